@@ -1,0 +1,180 @@
+//! What becomes of a record, and by which rule.
+
+use std::sync::Arc;
+
+use super::{ClaimOutcome, Marker, Owner, RunId, RunState};
+
+/// What becomes of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Decision {
+    Accepted,
+    Suppressed,
+    Conflict,
+    Held,
+    Rejected,
+    Unverified,
+}
+
+impl Decision {
+    /// Every decision, in the order of summaries.
+    pub const ALL: [Self; 6] =
+        [Self::Accepted, Self::Suppressed, Self::Conflict, Self::Held, Self::Rejected, Self::Unverified];
+
+    /// The decision on the wire: `match_decision` of the audit log.
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::Accepted => "ACCEPTED",
+            Self::Suppressed => "DUPLICATE_SUPPRESSED",
+            Self::Conflict => "IDEMPOTENCY_CONFLICT",
+            Self::Held => "HELD",
+            Self::Rejected => "REJECTED",
+            Self::Unverified => "REDIS_UNAVAILABLE",
+        }
+    }
+
+    /// The decision in sentences: `970 accepted`.
+    pub fn adjective(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Suppressed => "suppressed",
+            Self::Conflict => "conflicting",
+            Self::Held => "held",
+            Self::Rejected => "rejected",
+            Self::Unverified => "unverified",
+        }
+    }
+
+    /// The middle of the name of the file that its records go to.
+    pub fn file_kind(self) -> &'static str {
+        match self {
+            Self::Accepted | Self::Unverified => "accepted",
+            Self::Suppressed => "suppressed",
+            Self::Conflict => "conflicts",
+            Self::Held => "held",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    /// Its place in `ALL`.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whether a person must look at records of this kind.
+    pub fn waits_for_a_person(self) -> bool {
+        match self {
+            Self::Accepted | Self::Suppressed => false,
+            Self::Conflict | Self::Held | Self::Rejected | Self::Unverified => true,
+        }
+    }
+}
+
+/// What is known of the run that owns a marker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunView {
+    pub state: RunState,
+    pub feed_name: String,
+}
+
+/// The earlier sight of a record that its decision rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Basis {
+    /// An earlier row, of this run or another.
+    Row { owner: Arc<Owner>, row: u64, feed: Option<Arc<RunView>> },
+    /// Another writer: its trace and its time.
+    OtherWriter(Arc<(String, String)>),
+    /// A marker that nobody can read.
+    Unreadable,
+}
+
+/// A decision and what it rests on; an accepted record rests on nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    pub decision: Decision,
+    pub basis: Option<Basis>,
+}
+
+/// Decides one record of run `run` by the store's answer; `view` tells what is known of another run.
+///
+/// Only a published run suppresses: one that is not may never publish, and the record would be lost.
+pub fn decide(
+    run: &RunId,
+    row: u64,
+    outcome: ClaimOutcome,
+    view: impl FnOnce(&RunId) -> Option<Arc<RunView>>,
+) -> Verdict {
+    let marker = match outcome {
+        ClaimOutcome::Novel => return Verdict { decision: Decision::Accepted, basis: None },
+        ClaimOutcome::Found(marker) => marker,
+    };
+    let (decision, basis) = match marker {
+        Marker::Unreadable => (Decision::Held, Basis::Unreadable),
+        Marker::OtherWriter(writer) => (Decision::Suppressed, Basis::OtherWriter(writer)),
+        Marker::Run { owner, row: first } if owner.run == *run => {
+            if first == row {
+                // Our own claim, seen again: an answer that was lost, or an attempt that died.
+                return Verdict { decision: Decision::Accepted, basis: None };
+            }
+            (Decision::Suppressed, Basis::Row { owner, row: first, feed: None })
+        }
+        Marker::Run { owner, row: first } => {
+            let feed = view(&owner.run);
+            let decision = match feed.as_ref().map(|known| known.state) {
+                Some(RunState::Published) => Decision::Suppressed,
+                Some(
+                    RunState::Open | RunState::Sealed | RunState::Publishing | RunState::Fenced | RunState::Reverted,
+                )
+                | None => Decision::Held,
+            };
+            (decision, Basis::Row { owner, row: first, feed })
+        }
+    };
+    Verdict { decision, basis: Some(basis) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(run: &str) -> Arc<Owner> {
+        Arc::new(Owner { run: RunId::parse(run).unwrap(), epoch: 1, seen_at: "2026-07-15T09:03:00+00:00".into() })
+    }
+
+    fn check(outcome: ClaimOutcome, state: Option<RunState>) -> Decision {
+        let view = |_: &RunId| state.map(|state| Arc::new(RunView { state, feed_name: "june.csv".into() }));
+        decide(&RunId::parse("r-july").unwrap(), 7, outcome, view).decision
+    }
+
+    #[test]
+    fn only_a_published_run_suppresses() {
+        let foreign = || ClaimOutcome::Found(Marker::Run { owner: owner("r-june"), row: 7 });
+        for state in RunState::ALL {
+            let expected = if state == RunState::Published { Decision::Suppressed } else { Decision::Held };
+            assert_eq!(check(foreign(), Some(state)), expected, "{state:?}");
+        }
+        assert_eq!(check(foreign(), None), Decision::Held, "a run without a record may still publish");
+    }
+
+    #[test]
+    fn our_own_marker_accepts_its_row_and_suppresses_the_others() {
+        let own = |row| ClaimOutcome::Found(Marker::Run { owner: owner("r-july"), row });
+        assert_eq!(check(own(7), None), Decision::Accepted);
+        assert_eq!(check(own(3), None), Decision::Suppressed);
+    }
+
+    #[test]
+    fn another_writer_is_final_and_an_unreadable_marker_is_not() {
+        let writer = Marker::OtherWriter(Arc::new(("webhook-1".into(), "2026-07-15T09:03:00Z".into())));
+        assert_eq!(check(ClaimOutcome::Found(writer), None), Decision::Suppressed);
+        assert_eq!(check(ClaimOutcome::Found(Marker::Unreadable), None), Decision::Held);
+    }
+
+    #[test]
+    fn places_and_spellings_are_distinct() {
+        for (index, decision) in Decision::ALL.into_iter().enumerate() {
+            assert_eq!(decision.index(), index);
+            let same = Decision::ALL.into_iter().filter(|other| other.wire_name() == decision.wire_name()).count();
+            assert_eq!(same, 1);
+        }
+    }
+}

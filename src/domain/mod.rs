@@ -1,0 +1,24 @@
+//! What a record is, when two are the same, and what becomes of each. No I/O, no clock, no threads.
+
+mod amount;
+mod canonical;
+mod claim;
+mod decision;
+mod hash;
+mod ids;
+mod money;
+mod posted_at;
+mod record;
+mod run_record;
+mod text;
+
+pub use amount::{Amount, Currency};
+pub use canonical::{CANONICAL_VERSION, Canonical, Canonicalizer};
+pub use claim::{Bid, Claim, ClaimOutcome, Marker, Owner};
+pub use decision::{Basis, Decision, RunView, Verdict, decide};
+pub use hash::{Digest, IdentityHash, SourceHash, write_hex};
+pub use ids::{RunId, RunIdError, TraceId};
+pub use money::{Money, Total};
+pub use posted_at::{PostedDay, UnknownZone, Zone};
+pub use record::{Field, RawRecord, RejectReason};
+pub use run_record::{OutputRecord, RunCounts, RunRecord, RunState};

@@ -1,0 +1,57 @@
+//! Markers: who claimed which source hash; and what is remembered of runs.
+
+mod error;
+mod memory_store;
+
+pub use error::StoreError;
+pub use memory_store::MemoryStore;
+
+use crate::domain::{Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, RunState};
+
+/// The state and epoch that a run record must have for a change to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    pub state: RunState,
+    pub epoch: u32,
+}
+
+/// The latest run over a feed, under one meaning of its lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedNote {
+    pub run: RunId,
+    pub pass: u32,
+}
+
+/// Where markers and run records are kept.
+///
+/// Every method is idempotent: a caller whose answer was lost may ask again.
+pub trait Store: Send {
+    /// How many claims the store likes to be handed at once.
+    fn claims_per_call(&self) -> usize;
+
+    /// Makes every claim of `claims` under `bid`; the outcomes come back in the order of `claims`.
+    ///
+    /// Of equal source hashes the first in `claims` wins. An error leaves open which claims were made: asking again
+    /// finds them as the run's own.
+    fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError>;
+
+    /// The markers that stand under the hashes of `claims`, in their order; writes nothing.
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError>;
+
+    /// Frees those of `claims` whose marker is of `run` and of the claim's own row; says how many there were.
+    fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError>;
+
+    /// The record of `run`.
+    fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError>;
+
+    /// Writes `record` if the stored one is as `expected`, none meaning that there is none; says whether it stands.
+    ///
+    /// True also if the stored record is `record` already: an answer that was lost.
+    fn write_run(&mut self, expected: Option<Expected>, record: &RunRecord) -> Result<bool, StoreError>;
+
+    /// The latest run over the feed of this digest, under `meaning`.
+    fn feed_note(&mut self, feed: &Digest, meaning: &Digest) -> Result<Option<FeedNote>, StoreError>;
+
+    /// Remembers `note` as the latest run over the feed.
+    fn write_feed_note(&mut self, feed: &Digest, meaning: &Digest, note: &FeedNote) -> Result<(), StoreError>;
+}
