@@ -1,10 +1,14 @@
 //! Markers: who claimed which source hash; and what is remembered of runs.
 
 mod error;
+mod location;
 mod memory_store;
+mod open;
 
 pub use error::StoreError;
+pub use location::{LocationError, StoreLocation};
 pub use memory_store::MemoryStore;
+pub use open::{Access, OpenedStore, Secret, StoreConfig};
 
 use crate::domain::{Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, RunState};
 
