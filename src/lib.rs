@@ -15,4 +15,5 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod domain;
+pub mod input;
 pub mod store;
