@@ -1,9 +1,11 @@
 //! Markers: who claimed which source hash; and what is remembered of runs.
 
 mod error;
+mod lmdb_store;
 mod location;
 mod memory_store;
 mod open;
+mod record_wire;
 
 pub use error::StoreError;
 pub use location::{LocationError, StoreLocation};
@@ -11,6 +13,23 @@ pub use memory_store::MemoryStore;
 pub use open::{Access, OpenedStore, Secret, StoreConfig};
 
 use crate::domain::{Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, RunState};
+
+/// Opens the store of `config` and checks that it is the one that was used before.
+pub fn open(config: &StoreConfig) -> Result<OpenedStore, StoreError> {
+    match &config.location {
+        StoreLocation::File(path) => lmdb_store::open(config, path),
+        StoreLocation::Redis { .. } => unreachable!("merged soon"),
+    }
+}
+
+/// A random value that tells a store from every other.
+fn new_sentinel() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system hands out random bytes");
+    let mut hex = Vec::new();
+    crate::domain::write_hex(&bytes, &mut hex);
+    String::from_utf8(hex).expect("hexadecimal is ASCII")
+}
 
 /// The state and epoch that a run record must have for a change to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

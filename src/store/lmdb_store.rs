@@ -1,0 +1,443 @@
+//! The embedded store. The only file that knows LMDB.
+//!
+//! Claims are keyed by the posted date first and by the hash within it. A bank's feed covers a month, so the pages
+//! that a run touches are those of its month: inserting stays as fast over twenty million records as over none,
+//! where keys in random order read and write all over the file.
+//!
+//! Default flags only, which make every transaction durable. Several processes may use a store at once; LMDB lets
+//! one write at a time.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use heed::types::{Bytes, Str};
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, PutFlags, RoTxn, RwTxn, WithoutTls};
+
+use super::record_wire::{
+    Meta, decode_feed_note, decode_meta, decode_owner, decode_run, encode_feed_note, encode_meta, encode_owner,
+    encode_run,
+};
+use super::{Access, Expected, FeedNote, MemoryStore, OpenedStore, Store, StoreConfig, StoreError};
+use crate::domain::{
+    Bid, CANONICAL_VERSION, Claim, ClaimOutcome, Digest, Marker, Owner, PostedDay, RunId, RunRecord, SourceHash,
+};
+
+/// Claims in one transaction: the sorted keys of more would not fit the memory promised, those of fewer would write
+/// the pages of a month more often.
+const CLAIMS_PER_TRANSACTION: usize = 131_072;
+
+/// Address space reserved for the store, which bounds its size; the smaller ones are for machines that limit it.
+const MAP_SIZES: [usize; 5] = [1 << 40, 1 << 38, 1 << 36, 1 << 34, 1 << 32];
+
+/// Two tables for each key prefix.
+const TABLES_MAX: u32 = 512;
+
+/// The layout's name in the store's own description.
+const LAYOUT: &str = "embedded";
+
+/// A posted day in three bytes and a source hash.
+const KEY_LEN: usize = 35;
+
+/// Magic numbers of file systems over a network, where LMDB's locks and maps do not hold: NFS, SMB, CIFS, SMB2.
+const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42];
+
+/// A store in a folder of this machine.
+struct LmdbStore {
+    address: String,
+    path: PathBuf,
+    env: Env<WithoutTls>,
+    claims: Database<Bytes, Bytes>,
+    records: Database<Str, Str>,
+    claims_per_call: usize,
+    /// Owners by their number in claims.
+    owners: HashMap<u32, Arc<Owner>>,
+}
+
+pub(super) fn open(config: &StoreConfig, path: &Path) -> Result<OpenedStore, StoreError> {
+    let address = config.location.address();
+    let exists = path.join("data.mdb").exists();
+    match (exists, config.access, &config.remembered) {
+        (false, _, Some(_)) => {
+            return Err(StoreError::Forgotten { address, cause: "its folder is empty or gone".to_owned() });
+        }
+        (false, Access::Read, None) => {
+            return Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false });
+        }
+        (false, Access::Write { create: false }, None) => return Err(StoreError::Missing { address }),
+        (false, Access::Write { create: true }, None) => {
+            std::fs::create_dir_all(path).map_err(|source| StoreError::Io { path: display(path), source })?;
+        }
+        (true, Access::Read | Access::Write { .. }, _) => {}
+    }
+    refuse_network_file_system(&address, path)?;
+    let env = open_env(path, config.access == Access::Read)?;
+    LmdbStore::open_tables(config, path, env)
+}
+
+fn display(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn refuse_network_file_system(address: &str, path: &Path) -> Result<(), StoreError> {
+    let about =
+        rustix::fs::statfs(path).map_err(|errno| StoreError::Io { path: display(path), source: errno.into() })?;
+    let kind = u64::from_ne_bytes(about.f_type.to_ne_bytes()) & 0xffff_ffff;
+    if !NETWORK_FILE_SYSTEMS.contains(&kind) {
+        return Ok(());
+    }
+    Err(StoreError::Unfit {
+        address: address.to_owned(),
+        cause: "its folder is on a network file system, where two hosts would not see each other's locks".to_owned(),
+        hint: "give a folder on a disk of this machine, or share a Redis server".to_owned(),
+    })
+}
+
+fn open_env(path: &Path, read_only: bool) -> Result<Env<WithoutTls>, StoreError> {
+    let mut last = None;
+    for map_size in MAP_SIZES {
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(map_size).max_dbs(TABLES_MAX);
+        if read_only {
+            #[expect(unsafe_code, reason = "a read-only environment takes no more from the caller than any other")]
+            unsafe {
+                options.flags(EnvFlags::READ_ONLY);
+            }
+        }
+        #[expect(unsafe_code, reason = "LMDB maps the file: nobody else may write to it, which the manual demands")]
+        let opened = unsafe { options.open(path) };
+        match opened {
+            Ok(env) => return Ok(env),
+            // No address space for a map of this size: the next is smaller.
+            Err(heed::Error::Io(error)) if error.kind() == std::io::ErrorKind::OutOfMemory => last = Some(error),
+            Err(error) => return Err(told(path, error)),
+        }
+    }
+    let source = last.unwrap_or_else(|| std::io::ErrorKind::OutOfMemory.into());
+    Err(StoreError::Io { path: display(path), source })
+}
+
+/// An error of the library in the words of stores.
+fn told(path: &Path, error: heed::Error) -> StoreError {
+    let address = format!("file:{}", path.display());
+    match error {
+        heed::Error::Io(source) => StoreError::Io { path: display(path), source },
+        heed::Error::Mdb(heed::MdbError::MapFull) => {
+            StoreError::Io { path: display(path), source: std::io::ErrorKind::StorageFull.into() }
+        }
+        heed::Error::Mdb(heed::MdbError::DbsFull) => StoreError::Unfit {
+            address,
+            cause: format!("it holds {} key prefixes, which is its limit", TABLES_MAX / 2),
+            hint: "give the further prefixes a store of their own".to_owned(),
+        },
+        heed::Error::Mdb(heed::MdbError::MapResized) => StoreError::Unfit {
+            address,
+            cause: "it has outgrown the address space that this process may reserve".to_owned(),
+            hint: "raise the limit of virtual memory (`ulimit -v`)".to_owned(),
+        },
+        other @ (heed::Error::Mdb(_)
+        | heed::Error::Encoding(_)
+        | heed::Error::Decoding(_)
+        | heed::Error::EnvAlreadyOpened) => StoreError::Corrupt { address, cause: other.to_string() },
+    }
+}
+
+impl LmdbStore {
+    fn open_tables(config: &StoreConfig, path: &Path, env: Env<WithoutTls>) -> Result<OpenedStore, StoreError> {
+        let address = config.location.address();
+        let fail = |error| told(path, error);
+        let (claims_name, records_name) = (format!("claims:{}", config.prefix), format!("records:{}", config.prefix));
+        let create = match config.access {
+            Access::Read => false,
+            Access::Write { .. } => true,
+        };
+        let (claims, records) = if create {
+            let mut txn = env.write_txn().map_err(fail)?;
+            let claims = env.create_database(&mut txn, Some(&claims_name)).map_err(fail)?;
+            let records = env.create_database(&mut txn, Some(&records_name)).map_err(fail)?;
+            txn.commit().map_err(fail)?;
+            (claims, records)
+        } else {
+            let txn = env.read_txn().map_err(fail)?;
+            let claims = env.open_database(&txn, Some(&claims_name)).map_err(fail)?;
+            let records = env.open_database(&txn, Some(&records_name)).map_err(fail)?;
+            // Committed, and not dropped, so that the handles outlive the transaction.
+            txn.commit().map_err(fail)?;
+            match (claims, records) {
+                (Some(claims), Some(records)) => (claims, records),
+                _ => return Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false }),
+            }
+        };
+        let claims_per_call = config.batch_size.unwrap_or(CLAIMS_PER_TRANSACTION);
+        let path = path.to_owned();
+        let store = Self { address, path, env, claims, records, claims_per_call, owners: HashMap::new() };
+        let (sentinel, is_new) = store.check_meta(config)?;
+        Ok(OpenedStore { store: Box::new(store), sentinel, is_new })
+    }
+
+    /// Compares the store's description with what is expected, or writes one; returns its sentinel.
+    fn check_meta(&self, config: &StoreConfig) -> Result<(Option<String>, bool), StoreError> {
+        let address = || self.address.clone();
+        let txn = self.env.read_txn().map_err(|e| self.told(e))?;
+        let found = self.records.get(&txn, "meta").map_err(|e| self.told(e))?;
+        if let Some(json) = found {
+            let meta = decode_meta(json).map_err(|cause| StoreError::Corrupt { address: address(), cause })?;
+            if meta.version != CANONICAL_VERSION || meta.layout != LAYOUT {
+                return Err(StoreError::OtherVersion {
+                    address: address(),
+                    found: format!("version {} in layout `{}`", meta.version, meta.layout),
+                    expected: format!("version {CANONICAL_VERSION} in layout `{LAYOUT}`"),
+                });
+            }
+            if config.remembered.as_ref().is_some_and(|remembered| *remembered != meta.sentinel) {
+                let cause = "it is another store than the one that was used before".to_owned();
+                return Err(StoreError::Forgotten { address: address(), cause });
+            }
+            return Ok((Some(meta.sentinel), false));
+        }
+        drop(txn);
+        if config.remembered.is_some() {
+            let cause = "it holds nothing under the prefix that was used before".to_owned();
+            return Err(StoreError::Forgotten { address: address(), cause });
+        }
+        match config.access {
+            Access::Read => Ok((None, false)),
+            Access::Write { create: false } => Err(StoreError::Missing { address: address() }),
+            Access::Write { create: true } => {
+                let sentinel = super::new_sentinel();
+                let meta = Meta { version: CANONICAL_VERSION, layout: LAYOUT.to_owned(), sentinel: sentinel.clone() };
+                self.write(|store, txn| store.records.put(txn, "meta", &encode_meta(&meta)))?;
+                Ok((Some(sentinel), true))
+            }
+        }
+    }
+
+    fn told(&self, error: heed::Error) -> StoreError {
+        told(&self.path, error)
+    }
+
+    fn corrupt(&self, cause: impl Into<String>) -> StoreError {
+        StoreError::Corrupt { address: self.address.clone(), cause: cause.into() }
+    }
+
+    /// One durable transaction.
+    fn write<T>(&self, act: impl FnOnce(&Self, &mut RwTxn<'_>) -> heed::Result<T>) -> Result<T, StoreError> {
+        let mut txn = self.env.write_txn().map_err(|e| self.told(e))?;
+        let done = act(self, &mut txn).map_err(|e| self.told(e))?;
+        txn.commit().map_err(|e| self.told(e))?;
+        Ok(done)
+    }
+
+    fn record(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let txn = self.env.read_txn().map_err(|e| self.told(e))?;
+        Ok(self.records.get(&txn, key).map_err(|e| self.told(e))?.map(str::to_owned))
+    }
+
+    /// The number that stands for `bid` in claims, given now if it has none.
+    fn owner_number(&self, txn: &mut RwTxn<'_>, bid: &Bid) -> heed::Result<u32> {
+        let key = format!("number:{}:{}", bid.run, bid.epoch);
+        if let Some(number) = self.records.get(txn, &key)?.and_then(|text| text.parse().ok()) {
+            return Ok(number);
+        }
+        let last: u32 = self.records.get(txn, "owners")?.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let number = last + 1;
+        self.records.put(txn, "owners", &number.to_string())?;
+        self.records.put(txn, &key, &number.to_string())?;
+        self.records.put(txn, &owner_key(number), &encode_owner(bid))?;
+        Ok(number)
+    }
+
+    /// What `value`, found under a claimed hash, says.
+    fn marker(&mut self, txn: &RoTxn<'_, WithoutTls>, value: &[u8]) -> Result<Marker, StoreError> {
+        let Some((number, row)) = decode_value(value) else { return Ok(Marker::Unreadable) };
+        if let Some(owner) = self.owners.get(&number) {
+            return Ok(Marker::Run { owner: Arc::clone(owner), row });
+        }
+        let found = self.records.get(txn, &owner_key(number)).map_err(|e| told(&self.path, e))?;
+        let Some(json) = found else { return Ok(Marker::Unreadable) };
+        let owner = Arc::new(decode_owner(json).map_err(|cause| self.corrupt(cause))?);
+        self.owners.insert(number, Arc::clone(&owner));
+        Ok(Marker::Run { owner, row })
+    }
+}
+
+fn owner_key(number: u32) -> String {
+    format!("owner:{number}")
+}
+
+fn key_of(claim: &Claim) -> [u8; KEY_LEN] {
+    key(claim.posted_day, &claim.source_hash)
+}
+
+fn key(day: PostedDay, hash: &SourceHash) -> [u8; KEY_LEN] {
+    let [high, days @ ..] = day.0.to_be_bytes();
+    assert_eq!(high, 0, "four digits of year are fewer than 2^24 days");
+    let mut key = [0; KEY_LEN];
+    key[..3].copy_from_slice(&days);
+    key[3..].copy_from_slice(hash.as_bytes());
+    key
+}
+
+/// A claim's value: the owner's number in four bytes, and the row in as many as it needs.
+struct Value {
+    bytes: [u8; 12],
+    start: usize,
+}
+
+impl Value {
+    fn new(number: u32, row: u64) -> Self {
+        let unused = (row.leading_zeros() / 8).min(7) as usize;
+        let mut bytes = [0; 12];
+        bytes[4..].copy_from_slice(&row.to_be_bytes());
+        bytes[unused..unused + 4].copy_from_slice(&number.to_be_bytes());
+        Self { bytes, start: unused }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+fn decode_value(value: &[u8]) -> Option<(u32, u64)> {
+    let (number, row) = value.split_first_chunk::<4>()?;
+    if row.is_empty() || row.len() > 8 {
+        return None;
+    }
+    Some((u32::from_be_bytes(*number), row.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))))
+}
+
+/// The indexes of `claims` by key, the first of equal ones first.
+fn in_key_order(claims: &[Claim]) -> Vec<u32> {
+    let leading = |claim: &Claim| {
+        let [a, b, c, d, e, ..] = *claim.source_hash.as_bytes();
+        u64::from(claim.posted_day.0) << 40 | u64::from_be_bytes([0, 0, 0, a, b, c, d, e])
+    };
+    let numbered = claims.iter().zip(0_u32..);
+    let mut order: Vec<(u64, u32)> = numbered.map(|(claim, index)| (leading(claim), index)).collect();
+    // Keys that agree in their first eight bytes may stand in the wrong order, which costs time and nothing else.
+    order.sort_unstable();
+    order.into_iter().map(|(_, index)| index).collect()
+}
+
+impl Store for LmdbStore {
+    fn claims_per_call(&self) -> usize {
+        self.claims_per_call
+    }
+
+    fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
+        if claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        let path = self.path.clone();
+        let fail = |error| told(&path, error);
+        let mut outcomes = vec![ClaimOutcome::Novel; claims.len()];
+        let env = self.env.clone();
+        let mut txn = env.write_txn().map_err(fail)?;
+        let number = self.owner_number(&mut txn, bid).map_err(fail)?;
+        self.owners.insert(number, Arc::clone(bid));
+        let table = self.claims;
+        let mut last = table.last(&txn).map_err(fail)?.map(|(key, _)| key.to_vec()).unwrap_or_default();
+        for index in in_key_order(claims) {
+            let claim = &claims[index as usize];
+            let key = key_of(claim);
+            // Behind the last key a page is filled to its end, where it is halved otherwise.
+            let is_behind = key.as_slice() > last.as_slice();
+            let flags = if is_behind { PutFlags::APPEND } else { PutFlags::empty() };
+            let value = Value::new(number, claim.row);
+            let found = table.get_or_put_with_flags(&mut txn, flags, &key, value.as_bytes()).map_err(fail)?;
+            if let Some(found) = found.map(|found| (found.len() <= 12).then(|| found.to_vec())) {
+                let marker = self.marker(&txn, found.as_deref().unwrap_or_default())?;
+                outcomes[index as usize] = ClaimOutcome::Found(marker);
+            } else if is_behind {
+                last.clear();
+                last.extend_from_slice(&key);
+            }
+        }
+        txn.commit().map_err(fail)?;
+        Ok(outcomes)
+    }
+
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
+        let path = self.path.clone();
+        let fail = |error| told(&path, error);
+        let env = self.env.clone();
+        let txn = env.read_txn().map_err(fail)?;
+        let table = self.claims;
+        let mut markers = vec![None; claims.len()];
+        for index in in_key_order(claims) {
+            if let Some(value) = table.get(&txn, &key_of(&claims[index as usize])).map_err(fail)? {
+                markers[index as usize] = Some(self.marker(&txn, value)?);
+            }
+        }
+        Ok(markers)
+    }
+
+    fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError> {
+        let path = self.path.clone();
+        let fail = |error| told(&path, error);
+        let env = self.env.clone();
+        let mut txn = env.write_txn().map_err(fail)?;
+        let table = self.claims;
+        let mut freed = 0;
+        for index in in_key_order(claims) {
+            let claim = &claims[index as usize];
+            let key = key_of(claim);
+            let Some(value) = table.get(&txn, &key).map_err(fail)?.map(<[u8]>::to_vec) else { continue };
+            let marker = self.marker(&txn, &value)?;
+            if matches!(marker, Marker::Run { owner, row } if owner.run == *run && row == claim.row) {
+                table.delete(&mut txn, &key).map_err(fail)?;
+                freed += 1;
+            }
+        }
+        txn.commit().map_err(fail)?;
+        Ok(freed)
+    }
+
+    fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        let json = self.record(&format!("run:{run}"))?;
+        json.map(|json| decode_run(&json).map_err(|cause| self.corrupt(cause))).transpose()
+    }
+
+    fn write_run(&mut self, expected: Option<Expected>, record: &RunRecord) -> Result<bool, StoreError> {
+        let key = format!("run:{}", record.run);
+        let json = encode_run(record);
+        let mut txn = self.env.write_txn().map_err(|e| self.told(e))?;
+        let stored = self.records.get(&txn, &key).map_err(|e| self.told(e))?;
+        if stored == Some(json.as_str()) {
+            return Ok(true);
+        }
+        let known = stored.map(decode_run).transpose().map_err(|cause| self.corrupt(cause))?;
+        if known.map(|known| Expected { state: known.state, epoch: known.epoch }) != expected {
+            return Ok(false);
+        }
+        self.records.put(&mut txn, &key, &json).map_err(|e| self.told(e))?;
+        txn.commit().map_err(|e| self.told(e))?;
+        Ok(true)
+    }
+
+    fn feed_note(&mut self, feed: &Digest, meaning: &Digest) -> Result<Option<FeedNote>, StoreError> {
+        let json = self.record(&format!("feed:{feed}:{meaning}"))?;
+        json.map(|json| decode_feed_note(&json).map_err(|cause| self.corrupt(cause))).transpose()
+    }
+
+    fn write_feed_note(&mut self, feed: &Digest, meaning: &Digest, note: &FeedNote) -> Result<(), StoreError> {
+        let key = format!("feed:{feed}:{meaning}");
+        self.write(|store, txn| store.records.put(txn, &key, &encode_feed_note(note)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_back_in_as_few_bytes_as_they_need() {
+        for (row, len) in [(1, 5), (255, 5), (256, 6), (2_000_000, 7), (u64::MAX, 12), (0, 5)] {
+            let value = Value::new(7, row);
+            assert_eq!(decode_value(value.as_bytes()), Some((7, row)));
+            assert_eq!(value.as_bytes().len(), len);
+        }
+        assert_eq!(decode_value(&[0, 0, 0, 1]), None);
+        assert_eq!(decode_value(&[0; 13]), None);
+    }
+}
