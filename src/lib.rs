@@ -16,4 +16,7 @@
 
 pub mod domain;
 pub mod input;
+pub mod output;
+pub mod pipeline;
+pub mod run;
 pub mod store;

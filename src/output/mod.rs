@@ -1,0 +1,20 @@
+//! What a run leaves behind: files of records, the audit log, the summary.
+//!
+//! Files are written as temporaries beside their targets and hashed on the way; nothing here renames them before
+//! the run is sealed, and nothing is ever overwritten.
+
+mod audit;
+mod decision_files;
+mod error;
+mod hashed_file;
+mod names;
+mod publish;
+mod summary;
+
+pub use audit::{AuditLog, CheckedRecord, FeedFacts};
+pub use decision_files::DecisionFiles;
+pub use error::OutputError;
+pub use hashed_file::HashedFile;
+pub use names::OutputNames;
+pub use publish::{publish, remove_temporaries, sync_folder};
+pub use summary::{Latency, Operation, Summary};

@@ -1,0 +1,98 @@
+//! The renames that let others see a run's files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use sha2::{Digest as _, Sha256};
+
+use super::names::temporary_of;
+use super::{OutputError, OutputNames};
+use crate::domain::{Digest, OutputRecord, RunId};
+
+/// Waits until the disk knows the names in `folder`.
+pub fn sync_folder(folder: &Path) -> Result<(), OutputError> {
+    let opened = File::open(folder).and_then(|folder| folder.sync_all());
+    opened.map_err(|source| OutputError::writing(folder, source))
+}
+
+/// Gives `outputs` their names, in order, and waits until the disk knows them. May be repeated after a crash.
+///
+/// Returns the first output of which neither the temporary nor the target is there with the sealed digest.
+pub fn publish<'a>(
+    names: &OutputNames,
+    run: &RunId,
+    outputs: &'a [OutputRecord],
+) -> Result<Option<&'a OutputRecord>, OutputError> {
+    for output in outputs {
+        let target = names.folder.join(&output.name);
+        let temporary = temporary_of(&target, run);
+        if temporary.symlink_metadata().is_ok() {
+            match rename_without_replacing(&temporary, &target) {
+                // Linked by an attempt that died before it unlinked.
+                Err(OutputError::Occupied { .. }) if is_published(&target, output)? => remove_temporary(&target, run),
+                renamed => renamed?,
+            }
+        } else if !is_published(&target, output)? {
+            return Ok(Some(output));
+        }
+    }
+    sync_folder(&names.folder)?;
+    Ok(None)
+}
+
+/// Whether `target` is the file that was sealed as `output`.
+fn is_published(target: &Path, output: &OutputRecord) -> Result<bool, OutputError> {
+    match digest_of(target) {
+        Ok((bytes, digest)) => Ok(bytes == output.bytes && digest == output.sha256),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(OutputError::writing(target, source)),
+    }
+}
+
+fn digest_of(path: &Path) -> io::Result<(u64, Digest)> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 256 * 1024];
+    let mut bytes = 0;
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok((bytes, Digest::from_bytes(hasher.finalize().into())));
+        }
+        hasher.update(&buffer[..read]);
+        bytes += read as u64;
+    }
+}
+
+fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), OutputError> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::EXIST) => Err(OutputError::Occupied { path: to.to_owned() }),
+        // A file system without the flag: a link never replaces either.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::OPNOTSUPP) => {
+            link_then_unlink(from, to)
+        }
+        Err(errno) => Err(OutputError::writing(to, errno.into())),
+    }
+}
+
+fn link_then_unlink(from: &Path, to: &Path) -> Result<(), OutputError> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from).map_err(|source| OutputError::writing(from, source)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(OutputError::Occupied { path: to.to_owned() })
+        }
+        Err(source) => Err(OutputError::writing(to, source)),
+    }
+}
+
+/// Removes the temporaries of a run that gave up. Failures do not matter: a restart empties what it finds.
+pub fn remove_temporaries(names: &OutputNames, run: &RunId) {
+    names.all().iter().for_each(|target| remove_temporary(target, run));
+}
+
+fn remove_temporary(target: &Path, run: &RunId) {
+    let _ = std::fs::remove_file(temporary_of(target, run));
+}

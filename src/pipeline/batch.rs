@@ -1,0 +1,86 @@
+//! What travels between the stages.
+
+use crate::domain::{Amount, Claim, Currency, Money, PostedDay, RejectReason, SourceHash, Verdict};
+use crate::input::{FeedBlock, SkipRule};
+
+/// A block of a feed on its way to the hashers.
+#[derive(Debug)]
+pub(super) struct NumberedBlock {
+    pub(super) block: FeedBlock,
+    /// The number of its first record, from 1.
+    pub(super) first_row: u64,
+}
+
+/// A block whose records have their hashes; the texts are gone, the bytes are kept.
+#[derive(Debug, Default)]
+pub(super) struct HashedBlock {
+    pub(super) raw: Vec<u8>,
+    pub(super) offset: u64,
+    pub(super) first_row: u64,
+    pub(super) lines: Vec<HashedLine>,
+    /// How many of the lines are records, rejected ones included.
+    pub(super) records: u64,
+    /// The readable money of all its records: control totals are taken before anything is decided.
+    pub(super) money: Money,
+}
+
+#[derive(Debug)]
+pub(super) struct HashedLine {
+    pub(super) len: u32,
+    pub(super) line_number: u64,
+    pub(super) content: HashedContent,
+}
+
+#[derive(Debug)]
+pub(super) enum HashedContent {
+    Record { source_hash: SourceHash, posted_day: PostedDay, currency: Currency, amount: Amount },
+    Rejected(Box<RejectedLine>),
+    Skipped(SkipRule),
+}
+
+#[derive(Debug)]
+pub(super) struct RejectedLine {
+    pub(super) reason: RejectReason,
+    /// What the line would have moved, where that much can be read.
+    pub(super) money: Option<(Currency, Amount)>,
+}
+
+impl HashedContent {
+    /// The money of a record, where it is readable.
+    pub(super) fn money(&self) -> Option<(Currency, Amount)> {
+        match self {
+            Self::Record { currency, amount, .. } => Some((*currency, *amount)),
+            Self::Rejected(line) => line.money,
+            Self::Skipped(_) => None,
+        }
+    }
+}
+
+/// Blocks that are handed to the store at once, and then to the files.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) blocks: Vec<HashedBlock>,
+    pub(super) claims: Vec<Claim>,
+    /// The verdicts on `claims`, in their order; empty until the store has answered.
+    pub(super) verdicts: Vec<Verdict>,
+    pub(super) bytes: u64,
+}
+
+impl Batch {
+    /// Adds a block and makes the claims of its records.
+    pub(super) fn push(&mut self, block: HashedBlock) {
+        let mut row = block.first_row;
+        for line in &block.lines {
+            match &line.content {
+                HashedContent::Record { source_hash, posted_day, .. } => {
+                    self.claims.push(Claim { source_hash: *source_hash, posted_day: *posted_day, row });
+                    row += 1;
+                }
+                HashedContent::Rejected(_) => row += 1,
+                HashedContent::Skipped(_) => {}
+            }
+        }
+        self.bytes += block.raw.len() as u64;
+        self.blocks.push(block);
+    }
+}

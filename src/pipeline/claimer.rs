@@ -1,0 +1,94 @@
+//! Gathers blocks into batches, has the store answer them, and decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::batch::{Batch, HashedBlock};
+use super::error::IngestError;
+use super::latency::Latencies;
+use crate::domain::{Bid, ClaimOutcome, Marker, RunId, RunView, decide};
+use crate::store::{Store, StoreError};
+
+/// Bytes of a feed in one batch, whatever the number of its records: this bounds memory.
+const BATCH_BYTES_MAX: u64 = 12 * 1024 * 1024;
+
+/// Claims the records of a run.
+pub(super) struct Claimer<'a> {
+    store: &'a mut dyn Store,
+    bid: Bid,
+    batch: Batch,
+    views: Views,
+    pub(super) latencies: Latencies,
+}
+
+impl<'a> Claimer<'a> {
+    pub(super) fn new(store: &'a mut dyn Store, bid: Bid) -> Self {
+        Self { store, bid, batch: Batch::default(), views: Views::default(), latencies: Latencies::default() }
+    }
+
+    /// Takes a block; hands a decided batch back when one is full.
+    pub(super) fn push(&mut self, block: HashedBlock) -> Result<Option<Batch>, IngestError> {
+        self.batch.push(block);
+        if self.batch.claims.len() >= self.store.claims_per_call() || self.batch.bytes >= BATCH_BYTES_MAX {
+            return self.decide().map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Decides what is left; none if nothing is.
+    pub(super) fn finish(&mut self) -> Result<Option<Batch>, IngestError> {
+        if self.batch.blocks.is_empty() { Ok(None) } else { self.decide().map(Some) }
+    }
+
+    fn decide(&mut self) -> Result<Batch, IngestError> {
+        let mut batch = std::mem::take(&mut self.batch);
+        // A block may hold more claims than the store likes at once.
+        for claims in batch.claims.chunks(self.store.claims_per_call().max(1)) {
+            let asked = Instant::now();
+            let outcomes = self.store.claim(&self.bid, claims)?;
+            self.latencies.add(asked.elapsed());
+            assert_eq!(outcomes.len(), claims.len(), "every claim has an outcome");
+            self.views.load_owners_of(&outcomes, &self.bid.run, self.store)?;
+            for (claim, outcome) in claims.iter().zip(outcomes) {
+                let verdict = decide(&self.bid.run, claim.row, outcome, |run| self.views.view(run));
+                batch.verdicts.push(verdict);
+            }
+        }
+        Ok(batch)
+    }
+}
+
+/// What is known of the runs that own markers; each is asked once, so that equal records share their fate.
+#[derive(Debug, Default)]
+pub(super) struct Views(HashMap<RunId, Option<Arc<RunView>>>);
+
+impl Views {
+    /// Learns of the owners of `outcomes` that are not known yet.
+    pub(super) fn load_owners_of(
+        &mut self,
+        outcomes: &[ClaimOutcome],
+        own: &RunId,
+        store: &mut dyn Store,
+    ) -> Result<(), StoreError> {
+        let mut last = None;
+        for outcome in outcomes {
+            let ClaimOutcome::Found(Marker::Run { owner, .. }) = outcome else { continue };
+            // A replay finds a million markers of one owner, one after another.
+            if last.is_some_and(|last| Arc::ptr_eq(last, owner)) || owner.run == *own {
+                continue;
+            }
+            last = Some(owner);
+            if !self.0.contains_key(&owner.run) {
+                let record = store.run_record(&owner.run)?;
+                let view = record.map(|record| RunView { state: record.state, feed_name: record.feed_name });
+                self.0.insert(owner.run.clone(), view.map(Arc::new));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn view(&self, run: &RunId) -> Option<Arc<RunView>> {
+        self.0.get(run).cloned().flatten()
+    }
+}

@@ -1,0 +1,98 @@
+//! What a run that started now would decide; nothing is written, nowhere.
+
+use std::collections::HashSet;
+
+use super::batch::{Batch, HashedBlock};
+use super::claimer::Views;
+use super::error::IngestError;
+use super::open_run::{FeedIdentity, choose_run};
+use super::request::{IngestRequest, Progress};
+use super::stages::read_and_hash;
+use super::writers::{RecordTotals, RejectNote, count_batch};
+use crate::domain::{Basis, ClaimOutcome, Decision, Money, RunCounts, RunId, Verdict, decide};
+use crate::run::Start;
+use crate::store::Store;
+
+/// Claims looked up at once.
+const LOOK_UPS_PER_CALL: usize = 32_768;
+
+/// What a run would come to.
+#[derive(Debug)]
+pub struct DryRunReport {
+    pub run: RunId,
+    pub counts: RunCounts,
+    pub money: [Money; 6],
+    pub rejects: Vec<RejectNote>,
+}
+
+/// The leading half of a source hash: enough to tell the records of one feed apart, at half the memory.
+type ShortHash = [u8; 16];
+
+/// Decides every record as a run would that started now and met nobody; checks the gates as it would.
+///
+/// Records that are new are remembered, 16 bytes each, to find the feed's own duplicates: without claims nobody
+/// else does.
+pub fn dry_run(
+    request: &IngestRequest,
+    store: &mut dyn Store,
+    progress: &dyn Progress,
+) -> Result<DryRunReport, IngestError> {
+    let (format, reader) = request.feed.reader(&request.profile)?;
+    let (digest, bytes) = request.feed.digest()?;
+    let extension = request.feed.extension.clone().unwrap_or_else(|| format.name().to_owned());
+    let feed = FeedIdentity { digest, meaning: request.profile.meaning(), extension };
+    let run = match choose_run(request, &feed, store)? {
+        Start::Begin { run, .. } => run,
+        Start::GoOn(record) | Start::Publish(record) => record.run,
+        Start::NextPass => unreachable!("`choose_run` goes on to the next pass"),
+    };
+    progress.start(&request.feed.shown, bytes);
+    let mut looker =
+        Looker { run, store, seen: HashSet::new(), views: Views::default(), totals: RecordTotals::default() };
+    let mut batch = Batch::default();
+    let mut money_in = Money::default();
+    read_and_hash(reader, &request.profile, request.threads, |block: HashedBlock| {
+        money_in.add_all(&block.money);
+        batch.push(block);
+        if batch.claims.len() < LOOK_UPS_PER_CALL {
+            return Ok(());
+        }
+        let batch = std::mem::take(&mut batch);
+        progress.advance(batch.bytes, batch.blocks.iter().map(|block| block.records).sum());
+        looker.look_up(batch)
+    })?;
+    looker.look_up(batch)?;
+    progress.finish();
+    let Looker { run, totals, .. } = looker;
+    request.gates.check(&totals.counts, &money_in)?;
+    Ok(DryRunReport { run, counts: totals.counts, money: totals.money, rejects: totals.rejects })
+}
+
+struct Looker<'a> {
+    run: RunId,
+    store: &'a mut dyn Store,
+    /// The records of this feed that nobody has claimed.
+    seen: HashSet<ShortHash>,
+    views: Views,
+    totals: RecordTotals,
+}
+
+impl Looker<'_> {
+    fn look_up(&mut self, mut batch: Batch) -> Result<(), IngestError> {
+        let markers = self.store.look_up(&batch.claims)?;
+        let outcomes: Vec<_> =
+            markers.into_iter().map(|marker| marker.map_or(ClaimOutcome::Novel, ClaimOutcome::Found)).collect();
+        self.views.load_owners_of(&outcomes, &self.run, self.store)?;
+        for (claim, outcome) in batch.claims.iter().zip(outcomes) {
+            let short = *claim.source_hash.as_bytes().first_chunk().expect("a hash is longer than its half");
+            let is_novel = outcome == ClaimOutcome::Novel;
+            let mut verdict = decide(&self.run, claim.row, outcome, |run| self.views.view(run));
+            if is_novel && !self.seen.insert(short) {
+                verdict = Verdict { decision: Decision::Suppressed, basis: Some(Basis::Unreadable) };
+            }
+            batch.verdicts.push(verdict);
+        }
+        count_batch(&batch, &mut self.totals);
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! What ends a run before it is published.
+
+use std::fmt;
+
+use crate::domain::RunId;
+use crate::input::InputError;
+use crate::output::OutputError;
+use crate::run::{FeedLockError, GateFailure, JournalError, StartRefusal};
+use crate::store::StoreError;
+
+/// Why a run stopped.
+#[derive(Debug)]
+pub enum IngestError {
+    Input(InputError),
+    Output(OutputError),
+    Store(StoreError),
+    Journal(JournalError),
+    Lock(FeedLockError),
+    Refused(StartRefusal),
+    Gate(GateFailure),
+    /// Another worker changed the run's record.
+    Overtaken {
+        run: RunId,
+    },
+    /// A run that died between its renames cannot go on: an output is neither there nor waiting.
+    Stuck {
+        run: RunId,
+        output: String,
+    },
+    /// Records or money in are not the sum over the decisions: a bug.
+    ControlTotals,
+    /// A stage of the pipeline panicked: a bug.
+    Panicked,
+}
+
+macro_rules! from {
+    ($($variant:ident: $error:ty),+) => {
+        $(impl From<$error> for IngestError {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        })+
+    };
+}
+
+from!(Input: InputError, Output: OutputError, Store: StoreError, Journal: JournalError, Lock: FeedLockError,
+    Refused: StartRefusal, Gate: GateFailure);
+
+impl fmt::Display for IngestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Output(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Journal(error) => error.fmt(f),
+            Self::Lock(error) => error.fmt(f),
+            Self::Refused(StartRefusal::OtherFeed { run, feed_name }) => {
+                write!(f, "run `{run}` is over another feed, which was `{feed_name}`")
+            }
+            Self::Refused(StartRefusal::PublishingElsewhere { run, host, folder }) => {
+                write!(f, "run `{run}` is being published on `{host}` in `{folder}`")
+            }
+            Self::Gate(failure) => failure.fmt(f),
+            Self::Overtaken { run } => write!(f, "another worker has taken run `{run}` over"),
+            Self::Stuck { run, output } => {
+                write!(f, "run `{run}` died while publishing, and its `{output}` is neither there nor waiting")
+            }
+            Self::ControlTotals => write!(f, "records or money in are not the sum over the decisions"),
+            Self::Panicked => write!(f, "a part of the program failed"),
+        }
+    }
+}
+
+impl std::error::Error for IngestError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Input(error) => error.source(),
+            Self::Output(error) => error.source(),
+            Self::Store(error) => error.source(),
+            Self::Journal(error) => error.source(),
+            Self::Lock(error) => error.source(),
+            Self::Refused(_)
+            | Self::Gate(_)
+            | Self::Overtaken { .. }
+            | Self::Stuck { .. }
+            | Self::ControlTotals
+            | Self::Panicked => None,
+        }
+    }
+}

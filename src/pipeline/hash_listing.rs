@@ -1,0 +1,57 @@
+//! The canonical form and the hashes of every record of a feed, for eyes and for other writers.
+
+use super::error::IngestError;
+use super::request::FeedFile;
+use crate::domain::{Canonicalizer, IdentityHash, RejectReason, SourceHash};
+use crate::input::{FeedBlock, LineContent, Profile};
+
+/// A record of a feed, or why it is none.
+#[derive(Debug)]
+pub struct HashedRow<'a> {
+    pub row: u64,
+    pub line_number: u64,
+    /// Canonical JSON and both hashes.
+    pub form: Result<(&'a str, SourceHash, IdentityHash), RejectReason>,
+}
+
+/// Calls `act` for every record of `feed`, in order; stops when it says no.
+pub fn list_hashes(
+    feed: &FeedFile,
+    profile: &Profile,
+    mut act: impl FnMut(HashedRow<'_>) -> bool,
+) -> Result<(), IngestError> {
+    let (_, mut reader) = feed.reader(profile)?;
+    let mut canonicalizer = Canonicalizer::new(profile.zone.clone());
+    let mut block = FeedBlock::default();
+    let mut row = 0;
+    while reader.read_block(&mut block)? {
+        for line in &block.lines {
+            if let LineContent::Skipped(_) = line.content {
+                continue;
+            }
+            row += 1;
+            let line_number = line.line_number;
+            let goes_on = match (&line.content, block.fields(&line.content)) {
+                (LineContent::Rejected(reason), _) => {
+                    act(HashedRow { row, line_number, form: Err((**reason).clone()) })
+                }
+                (_, Some(raw)) => match canonicalizer.form(&raw) {
+                    Ok(form) => {
+                        let form = Ok((form.json(), form.source_hash(), form.identity_hash()));
+                        act(HashedRow { row, line_number, form })
+                    }
+                    Err(field) => {
+                        let column = profile.column(field).map(str::to_owned);
+                        let form = Err(RejectReason::of_field(field, column, field.complaint()));
+                        act(HashedRow { row, line_number, form })
+                    }
+                },
+                (LineContent::Fields { .. } | LineContent::Skipped(_), None) => true,
+            };
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

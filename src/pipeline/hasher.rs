@@ -1,0 +1,60 @@
+//! Brings records into their canonical form and hashes them.
+
+use super::batch::{HashedBlock, HashedContent, HashedLine, NumberedBlock, RejectedLine};
+use crate::domain::{Amount, Canonicalizer, Currency, RawRecord, RejectReason};
+use crate::input::{FeedBlock, LineContent, Profile};
+
+/// Hashes the records of a block; a record without a canonical form is rejected.
+pub(super) fn hash_block(numbered: NumberedBlock, canonicalizer: &mut Canonicalizer, profile: &Profile) -> HashedBlock {
+    let NumberedBlock { mut block, first_row } = numbered;
+    let mut hashed = HashedBlock {
+        raw: Vec::new(),
+        offset: block.offset,
+        first_row,
+        lines: Vec::with_capacity(block.lines.len()),
+        ..HashedBlock::default()
+    };
+    for line in std::mem::take(&mut block.lines) {
+        let content = match line.content {
+            LineContent::Skipped(rule) => HashedContent::Skipped(rule),
+            LineContent::Rejected(reason) => {
+                HashedContent::Rejected(Box::new(RejectedLine { reason: *reason, money: None }))
+            }
+            fields @ LineContent::Fields { .. } => hash_record(&block, &fields, canonicalizer, profile),
+        };
+        hashed.records += u64::from(!matches!(content, HashedContent::Skipped(_)));
+        if let Some((currency, amount)) = content.money() {
+            hashed.money.add(currency, amount);
+        }
+        hashed.lines.push(HashedLine { len: line.len, line_number: line.line_number, content });
+    }
+    hashed.raw = block.raw;
+    hashed
+}
+
+fn hash_record(
+    block: &FeedBlock,
+    fields: &LineContent,
+    canonicalizer: &mut Canonicalizer,
+    profile: &Profile,
+) -> HashedContent {
+    let raw = block.fields(fields).expect("the line has fields");
+    match canonicalizer.form(&raw) {
+        Ok(form) => HashedContent::Record {
+            source_hash: form.source_hash(),
+            posted_day: form.posted_day,
+            currency: form.currency,
+            amount: form.amount,
+        },
+        Err(field) => {
+            let column = profile.column(field).map(str::to_owned);
+            let reason = RejectReason::of_field(field, column, field.complaint());
+            HashedContent::Rejected(Box::new(RejectedLine { reason, money: readable_money(&raw) }))
+        }
+    }
+}
+
+/// What a record without a canonical form would have moved.
+fn readable_money(raw: &RawRecord<'_>) -> Option<(Currency, Amount)> {
+    Some((Currency::parse(raw.currency.trim())?, Amount::parse(raw.amount.trim())?))
+}

@@ -1,0 +1,30 @@
+//! The only threads and queues: wires feeds, stores, files and the rules of runs together.
+//!
+//! ```text
+//! reader -> hashers -> claimer -> writer of records
+//!                              -> writer of the audit log   -> flusher
+//! ```
+//!
+//! Every queue has a named bound, so memory does not grow with the feed.
+
+mod batch;
+mod claimer;
+mod dry_run;
+mod error;
+mod hash_listing;
+mod hasher;
+mod ingest;
+mod latency;
+mod open_run;
+mod request;
+mod stages;
+#[cfg(test)]
+mod tests;
+mod writers;
+
+pub use dry_run::{DryRunReport, dry_run};
+pub use error::IngestError;
+pub use hash_listing::{HashedRow, list_hashes};
+pub use ingest::{IngestReport, ingest, published_exit_code};
+pub use request::{FeedFile, IngestRequest, Progress, Worker};
+pub use writers::RejectNote;

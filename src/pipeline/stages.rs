@@ -1,0 +1,95 @@
+//! From a feed to hashed blocks in the feed's order: one reader, several hashers, one consumer.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use sha2::{Digest as _, Sha256};
+
+use super::batch::{HashedBlock, NumberedBlock};
+use super::error::IngestError;
+use super::hasher::hash_block;
+use crate::domain::{Canonicalizer, Digest};
+use crate::input::{FeedBlock, FeedReader, InputError, LineContent, Profile};
+
+/// Blocks that wait before and behind each hasher.
+const BLOCKS_WAITING_MAX: usize = 4;
+
+/// What was read, once the feed is at its end.
+#[derive(Debug)]
+pub(super) struct FeedEnd {
+    pub(super) digest: Digest,
+}
+
+/// Reads `feed` to its end and hands its hashed blocks to `consume`, in order.
+///
+/// Blocks are dealt to the hashers in turn and collected in turn, so their order needs no sorting.
+pub(super) fn read_and_hash(
+    mut feed: Box<dyn FeedReader>,
+    profile: &Profile,
+    threads: usize,
+    mut consume: impl FnMut(HashedBlock) -> Result<(), IngestError>,
+) -> Result<FeedEnd, IngestError> {
+    thread::scope(|scope| {
+        let mut to_hashers = Vec::new();
+        let mut from_hashers = Vec::new();
+        for _ in 0..threads.max(1) {
+            let (deal, dealt) = sync_channel(BLOCKS_WAITING_MAX);
+            let (hand_on, handed_on) = sync_channel(BLOCKS_WAITING_MAX);
+            scope.spawn(move || run_hasher(&dealt, &hand_on, profile));
+            to_hashers.push(deal);
+            from_hashers.push(handed_on);
+        }
+        let reader = scope.spawn(move || deal_blocks(&mut *feed, &to_hashers));
+        let consumed = collect(&from_hashers, &mut consume);
+        // A reader that still deals finds nobody there and stops.
+        drop(from_hashers);
+        let read = reader.join().map_err(|_| IngestError::Panicked)?;
+        consumed?;
+        Ok(read?)
+    })
+}
+
+fn run_hasher(dealt: &Receiver<NumberedBlock>, hand_on: &SyncSender<HashedBlock>, profile: &Profile) {
+    let mut canonicalizer = Canonicalizer::new(profile.zone.clone());
+    for block in dealt {
+        if hand_on.send(hash_block(block, &mut canonicalizer, profile)).is_err() {
+            // The consumer gave up.
+            return;
+        }
+    }
+}
+
+fn deal_blocks(feed: &mut dyn FeedReader, to_hashers: &[SyncSender<NumberedBlock>]) -> Result<FeedEnd, InputError> {
+    let mut hasher = Sha256::new();
+    hasher.update(&feed.prologue().raw);
+    let mut first_row = 1;
+    for deal in to_hashers.iter().cycle() {
+        let mut block = FeedBlock::default();
+        if !feed.read_block(&mut block)? {
+            break;
+        }
+        hasher.update(&block.raw);
+        let is_record = |content: &LineContent| !matches!(content, LineContent::Skipped(_));
+        let records = block.lines.iter().filter(|line| is_record(&line.content)).count() as u64;
+        if deal.send(NumberedBlock { block, first_row }).is_err() {
+            // The consumer gave up; what it says counts.
+            break;
+        }
+        first_row += records;
+    }
+    Ok(FeedEnd { digest: Digest::from_bytes(hasher.finalize().into()) })
+}
+
+fn collect(
+    from_hashers: &[Receiver<HashedBlock>],
+    consume: &mut impl FnMut(HashedBlock) -> Result<(), IngestError>,
+) -> Result<(), IngestError> {
+    for handed_on in from_hashers.iter().cycle() {
+        match handed_on.recv() {
+            Ok(block) => consume(block)?,
+            // The reader dealt no more.
+            Err(_) => return Ok(()),
+        }
+    }
+    Ok(())
+}

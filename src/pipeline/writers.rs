@@ -1,0 +1,165 @@
+//! The stages behind the decisions: files of records, the audit log, and the thread that pushes them to the disk.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+
+use super::batch::{Batch, HashedContent};
+use super::error::IngestError;
+use crate::domain::{Decision, Digest, Money, OutputRecord, RejectReason, RunCounts, Verdict};
+use crate::output::{AuditLog, CheckedRecord, DecisionFiles, OutputError};
+
+/// Batches that wait for a writer: one more than it works on.
+pub(super) const BATCHES_WAITING_MAX: usize = 1;
+
+/// A rejected line, as the operator is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectNote {
+    pub line_number: u64,
+    pub column: Option<String>,
+    pub reason: String,
+}
+
+/// Most rejected lines that the operator is told of one by one.
+const REJECT_NOTES_MAX: usize = 20;
+
+/// What the files of records hold.
+#[derive(Debug, Default)]
+pub(super) struct RecordTotals {
+    pub(super) counts: RunCounts,
+    pub(super) money: [Money; 6],
+    pub(super) rejects: Vec<RejectNote>,
+    pub(super) outputs: Vec<OutputRecord>,
+}
+
+/// One line of a decided batch.
+struct DecidedLine<'a> {
+    row: u64,
+    offset: u64,
+    line_number: u64,
+    bytes: &'a [u8],
+    content: &'a HashedContent,
+    verdict: &'a Verdict,
+}
+
+/// Calls `act` for every line of `batch`, in the feed's order; skipped lines come with a verdict that says nothing.
+fn for_each_line<E>(batch: &Batch, mut act: impl FnMut(DecidedLine<'_>) -> Result<(), E>) -> Result<(), E> {
+    let rejected = Verdict { decision: Decision::Rejected, basis: None };
+    let mut verdicts = batch.verdicts.iter();
+    for block in &batch.blocks {
+        let (mut start, mut row) = (0, block.first_row);
+        for line in &block.lines {
+            let end = start + line.len as usize;
+            let verdict = match &line.content {
+                HashedContent::Record { .. } => verdicts.next().expect("every claim has its verdict"),
+                HashedContent::Rejected(_) | HashedContent::Skipped(_) => &rejected,
+            };
+            act(DecidedLine {
+                row,
+                offset: block.offset + start as u64,
+                line_number: line.line_number,
+                bytes: &block.raw[start..end],
+                content: &line.content,
+                verdict,
+            })?;
+            row += u64::from(!matches!(line.content, HashedContent::Skipped(_)));
+            start = end;
+        }
+    }
+    Ok(())
+}
+
+/// Counts every record of `batch` and its money under its decision.
+pub(super) fn count_batch(batch: &Batch, totals: &mut RecordTotals) {
+    let counted: Result<(), std::convert::Infallible> = for_each_line(batch, |line| {
+        count_line(&line, totals);
+        Ok(())
+    });
+    counted.unwrap_or_else(|never| match never {});
+}
+
+fn count_line(line: &DecidedLine<'_>, totals: &mut RecordTotals) {
+    let reason = match line.content {
+        HashedContent::Skipped(_) => return,
+        HashedContent::Rejected(rejected) => Some(&rejected.reason),
+        HashedContent::Record { .. } => None,
+    };
+    let place = line.verdict.decision.index();
+    totals.counts[place] += 1;
+    if let Some((currency, amount)) = line.content.money() {
+        totals.money[place].add(currency, amount);
+    }
+    if let Some(RejectReason { column, reason, .. }) = reason
+        && totals.rejects.len() < REJECT_NOTES_MAX
+    {
+        let note = RejectNote { line_number: line.line_number, column: column.clone(), reason: reason.clone() };
+        totals.rejects.push(note);
+    }
+}
+
+/// Writes the records of every batch to the files of their decisions.
+pub(super) fn write_records(
+    batches: &Receiver<Arc<Batch>>,
+    mut files: DecisionFiles,
+    flusher: &SyncSender<Arc<File>>,
+) -> Result<RecordTotals, OutputError> {
+    let mut totals = RecordTotals::default();
+    for batch in batches {
+        for_each_line(&batch, |line| {
+            count_line(&line, &mut totals);
+            match line.content {
+                HashedContent::Skipped(_) => Ok(()),
+                HashedContent::Record { .. } | HashedContent::Rejected(_) => {
+                    files.write(line.verdict.decision, line.bytes)
+                }
+            }
+        })?;
+        files.open_files().for_each(|file| push_to_disk(flusher, file.handle()));
+    }
+    totals.outputs = files.finish()?;
+    Ok(totals)
+}
+
+/// Writes the audit log's lines of every batch; returns the finished log and how many lines each rule skipped.
+pub(super) fn write_audit(
+    batches: &Receiver<Arc<Batch>>,
+    mut audit: AuditLog,
+    flusher: &SyncSender<Arc<File>>,
+) -> Result<(AuditLog, BTreeMap<&'static str, u64>), OutputError> {
+    let mut skipped = BTreeMap::new();
+    for batch in batches {
+        for_each_line(&batch, |line| {
+            let (source_hash, reject_reason) = match line.content {
+                HashedContent::Record { source_hash, .. } => (Some(source_hash), None),
+                HashedContent::Rejected(rejected) => (None, Some(&rejected.reason)),
+                HashedContent::Skipped(rule) => {
+                    *skipped.entry(rule.name()).or_default() += 1;
+                    return audit.skipped(line.line_number, line.offset, line.bytes.len() as u64, rule.name());
+                }
+            };
+            let DecidedLine { row, line_number, verdict, .. } = line;
+            audit.checked(&CheckedRecord { row, line_number, source_hash, verdict, reject_reason })
+        })?;
+        push_to_disk(flusher, audit.file().handle());
+    }
+    Ok((audit, skipped))
+}
+
+/// Asks the flusher to sync what was written; while it is busy the next batch will ask again.
+fn push_to_disk(flusher: &SyncSender<Arc<File>>, file: Arc<File>) {
+    match flusher.try_send(file) {
+        Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+    }
+}
+
+/// Syncs files while they are being written, so that the disk works during the run and not only at its end.
+pub(super) fn flush_files(files: &Receiver<Arc<File>>) -> io::Result<()> {
+    files.iter().try_for_each(|file| file.sync_data())
+}
+
+/// The digest and size of a finished audit log.
+pub(super) fn close_audit(audit: AuditLog, counts: &RunCounts) -> Result<(OutputRecord, Digest), IngestError> {
+    Ok(audit.closed(counts)?)
+}

@@ -1,0 +1,84 @@
+//! One process of this machine on one feed at a time.
+//!
+//! The kernel gives the lock back when its holder dies, so there is never a stale one to break.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::domain::Digest;
+
+/// The lock on a feed, held until it is dropped. The file stays: it is never renamed nor removed.
+#[derive(Debug)]
+pub struct FeedLock {
+    _file: File,
+}
+
+/// Why the lock was not had.
+#[derive(Debug)]
+pub enum FeedLockError {
+    /// Another process has it; who, if it said so.
+    Held { by: String },
+    /// The lock file cannot be made.
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl fmt::Display for FeedLockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { by } => write!(f, "the feed is being ingested already, by {by}"),
+            Self::Io { path, .. } => write!(f, "cannot lock `{}`", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for FeedLockError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Held { .. } => None,
+            Self::Io { source, .. } => Some(source),
+        }
+    }
+}
+
+impl FeedLock {
+    /// Takes the lock on the feed of digest `feed` in `folder`, in the name of `holder`.
+    pub fn take(folder: &Path, feed: &Digest, holder: &str) -> Result<Self, FeedLockError> {
+        let path = folder.join(format!("{feed}.lock"));
+        let fail = |source| FeedLockError::Io { path: path.clone(), source };
+        std::fs::create_dir_all(folder).map_err(fail)?;
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut by = String::new();
+                file.read_to_string(&mut by).map_err(fail)?;
+                let by = if by.is_empty() { "another process".to_owned() } else { by };
+                return Err(FeedLockError::Held { by });
+            }
+            Err(TryLockError::Error(source)) => return Err(fail(source)),
+        }
+        // Only for the message of whoever comes second.
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(holder.as_bytes())).map_err(fail)?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_holder_is_told_who_the_first_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let feed = Digest::of(b"feed");
+        let first = FeedLock::take(folder.path(), &feed, "process 7 on db1").unwrap();
+        let second = FeedLock::take(folder.path(), &feed, "process 8 on db1").unwrap_err();
+        assert_eq!(second.to_string(), "the feed is being ingested already, by process 7 on db1");
+        assert!(FeedLock::take(folder.path(), &Digest::of(b"another"), "process 8 on db1").is_ok());
+        drop(first);
+        assert!(FeedLock::take(folder.path(), &feed, "process 8 on db1").is_ok());
+    }
+}

@@ -1,0 +1,116 @@
+//! Gates: what must hold before a run may be sealed.
+
+use std::fmt;
+
+use crate::domain::{Amount, Currency, Decision, Money, RunCounts, Total};
+
+/// Fewer rejected records than this never stop a run: a short feed with a bad line is still that feed.
+const REJECTS_MIN: u64 = 20;
+
+/// What the operator demands of a feed.
+#[derive(Debug, Clone, Default)]
+pub struct Gates {
+    /// The number of records in the feed.
+    pub records: Option<u64>,
+    /// The net total of a currency.
+    pub totals: Vec<(Currency, Amount)>,
+    /// The share of rejected records, in percent, from which on the profile does not fit.
+    pub reject_limit: u64,
+}
+
+/// A gate that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateFailure {
+    Records { expected: u64, found: u64 },
+    Total { currency: Currency, expected: String, found: String },
+    Rejects { rejected: u64, records: u64, limit: u64 },
+}
+
+impl fmt::Display for GateFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Records { expected, found } => {
+                write!(f, "the feed has {found} records where {expected} are expected")
+            }
+            Self::Total { currency, expected, found } => {
+                write!(f, "the feed's total is {found} {} where {expected} is expected", currency.as_str())
+            }
+            Self::Rejects { rejected, records, limit } => {
+                write!(f, "{rejected} of {records} records are rejected, more than {limit} %: the profile does not fit")
+            }
+        }
+    }
+}
+
+impl std::error::Error for GateFailure {}
+
+impl Gates {
+    /// The first gate that does not hold for a feed with these records and this readable money.
+    pub fn check(&self, counts: &RunCounts, money: &Money) -> Result<(), GateFailure> {
+        let found: u64 = counts.iter().sum();
+        let rejected = counts[Decision::Rejected.index()];
+        if self.too_many(rejected, found) {
+            return Err(GateFailure::Rejects { rejected, records: found, limit: self.reject_limit });
+        }
+        if let Some(expected) = self.records.filter(|expected| *expected != found) {
+            return Err(GateFailure::Records { expected, found });
+        }
+        for (currency, expected) in &self.totals {
+            let (expected, net) = (Total::from(*expected), money.net(*currency));
+            if !net.equals(&expected) {
+                return Err(GateFailure::Total {
+                    currency: *currency,
+                    expected: Money::text_of(*currency, &expected),
+                    found: Money::text_of(*currency, &net),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the share is above the limit, and the number at least the least that counts.
+    fn too_many(&self, rejected: u64, records: u64) -> bool {
+        rejected >= REJECTS_MIN && u128::from(rejected) * 100 > u128::from(records) * u128::from(self.reject_limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gates() -> Gates {
+        Gates { reject_limit: 50, ..Gates::default() }
+    }
+
+    fn counts(accepted: u64, rejected: u64) -> RunCounts {
+        let mut counts = [0; 6];
+        counts[Decision::Accepted.index()] = accepted;
+        counts[Decision::Rejected.index()] = rejected;
+        counts
+    }
+
+    #[test]
+    fn rejects_stop_a_run_by_share_and_by_number() {
+        let check = |accepted, rejected| gates().check(&counts(accepted, rejected), &Money::default()).is_ok();
+        assert!(check(0, 19), "too few to count");
+        assert!(!check(0, 20));
+        assert!(check(20, 20), "half is not more than half");
+        assert!(!check(20, 21));
+        assert!(check(0, 0));
+    }
+
+    #[test]
+    fn expected_records_and_totals_are_exact() {
+        let eur = Currency::parse("EUR").unwrap();
+        let mut money = Money::default();
+        money.add(eur, Amount::parse("10.50").unwrap());
+        money.add(eur, Amount::parse("-0.5").unwrap());
+        let gates = |total: &str| Gates { totals: vec![(eur, Amount::parse(total).unwrap())], ..gates() };
+        assert_eq!(gates("10").check(&counts(2, 0), &money), Ok(()));
+        let failure = gates("10.01").check(&counts(2, 0), &money).unwrap_err();
+        assert_eq!(failure.to_string(), "the feed's total is 10.00 EUR where 10.01 is expected");
+        let gates = Gates { records: Some(3), ..Gates { reject_limit: 50, ..Gates::default() } };
+        assert!(gates.check(&counts(2, 1), &money).is_ok(), "rejected records are records of the feed");
+        assert!(gates.check(&counts(2, 0), &money).is_err());
+    }
+}
