@@ -1,0 +1,40 @@
+//! No timing: shows that the contenders write the same keys, so that the same work is compared.
+
+use anyhow::ensure;
+
+use crate::Scene;
+use crate::contenders::{Expected, Place, awk, duckdb, feeddedup, python_client, redis_cli_pipe};
+use crate::feed::FeedPlan;
+use crate::prepack::write_commands;
+use crate::report::say;
+use crate::server::Server;
+
+const RECORDS: u64 = 2_000;
+
+pub(crate) fn run(scene: &Scene) -> anyhow::Result<()> {
+    let mut server = Server::start(scene.dir.path())?;
+    let feed = scene.feed("feed.csv", FeedPlan { records: RECORDS, ..scene.plan() })?;
+    let bytes_each = feed.bytes / feed.records;
+    ensure!((74..=82).contains(&bytes_each), "records have {bytes_each} bytes, not about 78");
+    say(&format!("the feed has {bytes_each} bytes a record"));
+
+    let commands = scene.path("commands");
+    write_commands(&feed, &commands)?;
+    redis_cli_pipe(&commands, RECORDS, server.port)?;
+    ensure!(server.key_count()? == RECORDS, "prepacked commands make another number of keys");
+    for mode in ["each", "pipelined"] {
+        python_client(mode, &feed, scene.dir.path(), server.port, RECORDS)?;
+    }
+    say("the Python clients find every prepacked key");
+    awk(&feed, scene.dir.path())?;
+    duckdb(&feed, scene.dir.path())?;
+    say("awk and DuckDB keep every record");
+
+    server.flush()?;
+    let place = Place { dir: scene.path("redis"), url: Some(server.url()) };
+    place.wipe()?;
+    feeddedup(&feed, &place, Expected::AllAccepted)?;
+    python_client("pipelined", &feed, scene.dir.path(), server.port, RECORDS)?;
+    say("the Python clients find every key of the program");
+    Ok(())
+}
