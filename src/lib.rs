@@ -14,5 +14,6 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod cli;
 pub mod domain;
 pub mod store;
