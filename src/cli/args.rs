@@ -25,15 +25,15 @@ pub struct Words {
     pub command: CommandWords,
 
     /// Say nothing but errors and warnings.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, display_order = 90, conflicts_with = "verbose")]
     pub quiet: bool,
 
     /// Say what is done, even without a terminal.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 91)]
     pub verbose: bool,
 
     /// Colour messages.
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    #[arg(long, global = true, display_order = 92, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: ColorChoice,
 
     #[command(flatten)]
@@ -55,6 +55,7 @@ impl Words {
 #[derive(Debug, Subcommand)]
 pub enum CommandWords {
     /// Take feeds in: write each record to the file of its decision.
+    #[command(after_long_help = exit_code_help())]
     Ingest(IngestArgs),
     /// Show the canonical form and the hashes of each record.
     Hash(HashArgs),
@@ -256,10 +257,10 @@ impl FromArgMatches for SettingFlags {
 /// The help of a setting: its sentence, its range, its default.
 fn help_of(key: &Key) -> String {
     let sentence = key.help.trim().trim_end_matches('.');
-    let wanted = (key.wanted)();
-    match key.default {
-        Some(default) => format!("{sentence} [{wanted}; default {default}]"),
-        None => format!("{sentence} [{wanted}]"),
+    let default = key.default.map(|default| format!("default {default}"));
+    match (key.range)().into_iter().chain(default).collect::<Vec<String>>().join("; ") {
+        limits if limits.is_empty() => sentence.to_owned(),
+        limits => format!("{sentence} [{limits}]"),
     }
 }
 

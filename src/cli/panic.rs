@@ -31,3 +31,32 @@ fn failure(info: &PanicHookInfo<'_>) -> Failure {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::terminal::Verbosity;
+
+    #[test]
+    fn a_panic_of_any_thread_is_a_bug_unless_something_graver_happened() {
+        let terminal = Terminal {
+            stdout_is_terminal: false,
+            stderr_is_terminal: false,
+            color: false,
+            verbosity: Verbosity::Quiet,
+        };
+        let in_thread = |exit| {
+            move || {
+                assert!(std::thread::spawn(|| panic!("a panic that this test wants")).join().is_err());
+                exit
+            }
+        };
+        let codes = [
+            caught(terminal, || panic!("a panic that this test wants")),
+            caught(terminal, in_thread(ExitCode::Done)),
+            caught(terminal, in_thread(ExitCode::Interrupted)),
+        ];
+        drop(panic::take_hook());
+        assert_eq!(codes, [ExitCode::Bug, ExitCode::Bug, ExitCode::Interrupted]);
+    }
+}

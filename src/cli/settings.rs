@@ -29,8 +29,8 @@ pub struct Key {
     pub help: &'static str,
     /// What stands for the value in help texts.
     pub placeholder: &'static str,
-    /// What a value must be.
-    pub wanted: fn() -> String,
+    /// What a value must be, where that is worth telling.
+    pub range: fn() -> Option<String>,
     /// None where the program chooses.
     pub default: Option<&'static str>,
 }
@@ -75,7 +75,7 @@ macro_rules! settings {
             name: stringify!($name),
             help: concat!($($help),+),
             placeholder: $placeholder,
-            wanted: <$type as Value>::wanted,
+            range: <$type as Value>::range,
             default: default_text!($default),
         }),+];
 

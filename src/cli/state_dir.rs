@@ -93,7 +93,7 @@ impl StateDir {
         let path = self.memory_file(location, prefix)?;
         let memory = Memory {
             version: MEMORY_VERSION,
-            address: location.address(),
+            address: String::from_utf8_lossy(&address_of(location)?).into_owned(),
             prefix: prefix.to_owned(),
             sentinel: sentinel.to_owned(),
         };
@@ -104,17 +104,22 @@ impl StateDir {
 
     /// The file of a store: named by a hash, because an address is no file name.
     fn memory_file(&self, location: &StoreLocation, prefix: &str) -> Result<PathBuf, Failure> {
-        let mut name = match location {
-            // Made absolute without asking the disk: a store that is gone must still have the name it had.
-            StoreLocation::File(path) => {
-                let whole = std::path::absolute(path).map_err(|error| Failure::output(path, &error))?;
-                [b"file:", whole.as_os_str().as_encoded_bytes()].concat()
-            }
-            StoreLocation::Redis { address, .. } => address.clone().into_bytes(),
-        };
+        let mut name = address_of(location)?;
         name.push(0);
         name.extend_from_slice(prefix.as_bytes());
         Ok(self.path.join("stores").join(format!("{}.json", Digest::of(&name))))
+    }
+}
+
+/// The address that means the same store wherever the program is started.
+fn address_of(location: &StoreLocation) -> Result<Vec<u8>, Failure> {
+    match location {
+        // Made absolute without asking the disk: a store that is gone must still have the name it had.
+        StoreLocation::File(path) => {
+            let whole = std::path::absolute(path).map_err(|error| Failure::output(path, &error))?;
+            Ok([b"file:", whole.as_os_str().as_encoded_bytes()].concat())
+        }
+        StoreLocation::Redis { address, .. } => Ok(address.clone().into_bytes()),
     }
 }
 

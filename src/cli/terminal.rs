@@ -1,7 +1,6 @@
 //! What stands at the other end of standard output and standard error, and how much is said there.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 
 use super::environment::Environment;
 use super::failure::{ExitCode, Failure};
@@ -115,7 +114,7 @@ pub fn stdout_error(error: &io::Error) -> anyhow::Error {
 }
 
 fn output_failure(error: &io::Error) -> Failure {
-    Failure { exit: ExitCode::InputOutput, ..Failure::output(Path::new("standard output"), error) }
+    Failure::new(ExitCode::InputOutput, "could not write to standard output").caused_by(error)
 }
 
 fn is_colored(choice: ColorChoice, is_terminal: bool, environment: &Environment) -> bool {

@@ -49,6 +49,11 @@ pub trait Value: Sized {
     /// What a value must be; it goes on after "give".
     fn wanted() -> String;
 
+    /// What a value must be, for help texts; none where any will do.
+    fn range() -> Option<String> {
+        Some(Self::wanted())
+    }
+
     /// Reads a value.
     fn read(raw: &Raw<'_>) -> Result<Self, Refusal>;
 
@@ -232,6 +237,10 @@ impl Value for Text {
         "a text that is not empty".to_owned()
     }
 
+    fn range() -> Option<String> {
+        None
+    }
+
     fn read(raw: &Raw<'_>) -> Result<Self, Refusal> {
         let text = raw.text().filter(|text| !text.is_empty() && !text.chars().any(char::is_control));
         text.map(|text| Self(text.to_owned())).ok_or(Refusal::Unwanted)
@@ -245,6 +254,10 @@ impl Value for Text {
 impl Value for PathBuf {
     fn wanted() -> String {
         "a path".to_owned()
+    }
+
+    fn range() -> Option<String> {
+        None
     }
 
     fn read(raw: &Raw<'_>) -> Result<Self, Refusal> {
