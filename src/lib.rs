@@ -14,6 +14,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod cli;
 pub mod domain;
 pub mod input;
 pub mod output;
