@@ -6,11 +6,16 @@ pub mod args;
 mod commands;
 pub mod environment;
 pub mod failure;
+mod feeds;
+mod ingest_failure;
 pub mod layers;
+mod number;
 mod panic;
+mod progress;
 pub mod secrets;
 pub mod settings;
 pub mod state_dir;
+mod summary;
 pub mod terminal;
 pub mod value;
 
@@ -57,9 +62,9 @@ fn dispatch(words: &Words, environment: &Environment, terminal: &Terminal) -> an
         CommandWords::Ingest(args) => {
             let settings = settings()?;
             args.check(&settings)?;
-            commands::ingest::run(args, &settings, terminal)
+            commands::ingest::run(args, &settings, environment, terminal)
         }
-        CommandWords::Hash(args) => commands::hash::run(args, &settings()?, terminal),
+        CommandWords::Hash(args) => commands::hash::run(args, &settings()?),
         CommandWords::Config(ConfigCommand::Show(args)) => commands::config::run(args, &settings()?, terminal),
         CommandWords::Completions(args) => commands::completions::run(args, terminal),
     }

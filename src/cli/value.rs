@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use super::number::grouped;
 use crate::store::StoreLocation;
 
 /// A value as it was found, before anything is known of its key.
@@ -99,14 +100,6 @@ impl<const MIN: u64, const MAX: u64> Value for Whole<MIN, MAX> {
 fn whole(text: &str) -> Option<u64> {
     let is_plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if is_plain { text.parse().ok() } else { None }
-}
-
-/// `number` with a comma before each group of three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).expect("digits are ASCII")).collect();
-    groups.join(",")
 }
 
 /// A share of all records, in whole percent.

@@ -31,6 +31,8 @@ pub struct AuditLog {
     own_trace: Vec<u8>,
     events: u64,
     lines: u64,
+    /// The digest in the last link.
+    chain: Digest,
 }
 
 /// A decided record, as its line tells it.
@@ -72,6 +74,7 @@ impl AuditLog {
             own_trace: format!("{run}:").into_bytes(),
             events: 0,
             lines: 0,
+            chain: Digest::of(b""),
         })
     }
 
@@ -98,8 +101,7 @@ impl AuditLog {
         if !self.events.is_multiple_of(EVENTS_PER_LINK) {
             self.link()?;
         }
-        let chain = self.file.digest_so_far();
-        Ok((self.file.finish()?, chain))
+        Ok((self.file.finish()?, self.chain))
     }
 
     /// The file being written.
@@ -155,6 +157,7 @@ impl AuditLog {
     /// A link of the chain: how many lines stand before it, and the SHA-256 over them.
     fn link(&mut self) -> Result<(), OutputError> {
         let digest = self.file.digest_so_far();
+        self.chain = digest;
         let out = self.file.buffer();
         out.extend_from_slice(&self.event_head);
         out.extend_from_slice(format!("chain\",\"lines\":{},\"sha256\":\"{digest}\"}}\n", self.lines).as_bytes());

@@ -26,5 +26,5 @@ pub use dry_run::{DryRunReport, dry_run};
 pub use error::IngestError;
 pub use hash_listing::{HashedRow, list_hashes};
 pub use ingest::{IngestReport, ingest, published_exit_code};
-pub use request::{FeedFile, IngestRequest, Progress, Worker};
+pub use request::{FeedFile, IngestRequest, Progress, Worker, check_feed};
 pub use writers::RejectNote;

@@ -67,6 +67,11 @@ pub trait Progress: Sync {
     fn finish(&self);
 }
 
+/// Whether `feed` is there and begins as `profile` says, before anything is opened for it.
+pub fn check_feed(feed: &FeedFile, profile: &Profile) -> Result<(), IngestError> {
+    feed.reader(profile).map(|_| ())
+}
+
 impl FeedFile {
     /// The feed's digest and size.
     pub(super) fn digest(&self) -> Result<(Digest, u64), IngestError> {

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::now_text;
 use crate::domain::RunId;
@@ -54,15 +54,13 @@ impl Journal {
 
     /// Appends an event with the present time; `fields` must be an object. One write a line: a crash tears none.
     pub fn append(&mut self, event: &str, fields: Value) -> Result<(), JournalError> {
-        let mut line = Map::new();
-        line.insert("ts".to_owned(), json!(now_text()));
-        line.insert("event".to_owned(), json!(event));
-        line.insert("run_id".to_owned(), json!(self.run.as_str()));
-        if let Value::Object(fields) = fields {
-            line.extend(fields);
-        }
-        let mut bytes = Value::Object(line).to_string().into_bytes();
-        bytes.push(b'\n');
+        let head = json!({ "ts": now_text() }).to_string();
+        let head = head.trim_end_matches('}');
+        let fields = fields.to_string();
+        let fields = fields.trim_start_matches('{');
+        let comma = if fields == "}" { "" } else { "," };
+        let line = format!("{head},\"event\":{},\"run_id\":\"{}\"{comma}{fields}\n", json!(event), self.run);
+        let bytes = line.into_bytes();
         let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
         written.map_err(|source| JournalError { path: self.path.clone(), source })
     }

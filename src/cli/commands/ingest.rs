@@ -1,10 +1,219 @@
 //! The command `ingest`.
 
-use crate::cli::args::IngestArgs;
-use crate::cli::failure::{ExitCode, Failure};
-use crate::cli::settings::Settings;
-use crate::cli::terminal::Terminal;
+use std::collections::BTreeMap;
 
-pub(crate) fn run(_args: &IngestArgs, _settings: &Settings, _terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    Err(Failure::new(ExitCode::Bug, "`ingest` is not wired").into())
+use serde_json::{Value, json};
+
+use crate::cli::args::IngestArgs;
+use crate::cli::environment::Environment;
+use crate::cli::failure::{ExitCode, Failure};
+use crate::cli::feeds::{self, NamedFeed};
+use crate::cli::progress::Bar;
+use crate::cli::settings::Settings;
+use crate::cli::summary;
+use crate::cli::terminal::{Terminal, Verbosity};
+use crate::domain::{Decision, RunCounts};
+use crate::input::Profile;
+use crate::pipeline::{self, DryRunReport, IngestReport, IngestRequest, RejectNote, Worker, published_exit_code};
+use crate::run::Gates;
+use crate::store::{self, Store};
+
+pub(crate) fn run(
+    args: &IngestArgs,
+    settings: &Settings,
+    environment: &Environment,
+    terminal: &Terminal,
+) -> anyhow::Result<ExitCode> {
+    let profile = feeds::profile(settings)?;
+    let mut ingest = Ingest { args, settings, environment, terminal, profile, store: None };
+    let mut exit = ExitCode::Done;
+    for (index, path) in args.files.iter().enumerate() {
+        let failure = match ingest.one(path) {
+            Ok(code) => {
+                exit = exit.merge(code);
+                continue;
+            }
+            Err(failure) => failure,
+        };
+        terminal.show(&failure);
+        ingest.print(&json!({
+            "type": "failure",
+            "file": path.display().to_string(),
+            "error": failure.error,
+            "exit_code": failure.exit.number(),
+        }))?;
+        exit = exit.merge(failure.exit);
+        let left = args.files.len() - index - 1;
+        if left > 0 && concerns_every_feed(failure.exit) {
+            terminal.say(&format!("stopped: {left} of {} feeds were not begun", args.files.len()));
+            break;
+        }
+    }
+    ingest.print(&json!({ "type": "end", "exit_code": exit.number() }))?;
+    Ok(exit)
+}
+
+/// Whether the next feed would fail just so.
+fn concerns_every_feed(exit: ExitCode) -> bool {
+    match exit {
+        ExitCode::Bug | ExitCode::InputOutput | ExitCode::StoreForgot | ExitCode::Settings | ExitCode::TryLater => true,
+        ExitCode::Done
+        | ExitCode::Usage
+        | ExitCode::NeedsPerson
+        | ExitCode::UnfitFeed
+        | ExitCode::NoInput
+        | ExitCode::CannotCreate
+        | ExitCode::HungUp
+        | ExitCode::Interrupted
+        | ExitCode::Terminated => false,
+    }
+}
+
+/// The command with what it needs for every feed.
+struct Ingest<'a> {
+    args: &'a IngestArgs,
+    settings: &'a Settings,
+    environment: &'a Environment,
+    terminal: &'a Terminal,
+    profile: Profile,
+    /// Opened for the first feed that can be read.
+    store: Option<Box<dyn Store>>,
+}
+
+impl Ingest<'_> {
+    fn one(&mut self, path: &std::path::Path) -> Result<ExitCode, Failure> {
+        let named = feeds::named(path, self.args.name.as_deref(), self.settings)?;
+        pipeline::check_feed(&named.feed, &self.profile)?;
+        if self.store.is_none() {
+            self.store = Some(self.open_store()?);
+        }
+        let request = self.request(&named)?;
+        let store = self.store.as_mut().expect("it was opened above");
+        let bar = Bar::new(self.terminal);
+        if self.args.dry_run {
+            let report = pipeline::dry_run(&request, &mut **store, &bar)?;
+            self.tell_dry(&request, &report)
+        } else {
+            let report = pipeline::ingest(&request, &mut **store, &bar)?;
+            self.tell(&request, &report)
+        }
+    }
+
+    /// Opens the store, and remembers it; its creation is said, always.
+    fn open_store(&self) -> Result<Box<dyn Store>, Failure> {
+        let config = self.settings.store_config(self.args.dry_run, self.terminal)?;
+        let opened = store::open(&config)?;
+        if let (false, Some(sentinel)) = (self.args.dry_run, &opened.sentinel) {
+            self.settings.state()?.remember(&config.location, &config.prefix, sentinel)?;
+        }
+        if opened.is_new {
+            self.terminal.say(&format!("created the store `{}`", config.location.address()));
+        }
+        Ok(opened.store)
+    }
+
+    fn request(&self, named: &NamedFeed) -> Result<IngestRequest, Failure> {
+        let location = self.settings.store_location()?;
+        let lock_folder = match location.folder() {
+            // Beside the store: whoever uses it meets the same locks.
+            Some(folder) => folder.join("locks"),
+            None => self.settings.state()?.path().join("locks"),
+        };
+        let totals = self.args.expect_totals.iter().map(|total| (total.currency, total.amount)).collect();
+        let tags = self.args.tags.iter().map(|tag| (tag.key.clone(), tag.value.clone()));
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(IngestRequest {
+            feed: named.feed.clone(),
+            profile: self.profile.clone(),
+            folder: named.folder.clone(),
+            stem: named.stem.clone(),
+            run: self.args.run_id.clone(),
+            now: self.args.now.clone(),
+            key_prefix: self.settings.key_prefix.value.as_str().to_owned(),
+            threads: self.settings.thread_count().unwrap_or_else(cores),
+            tags: tags.collect::<BTreeMap<_, _>>(),
+            gates: Gates {
+                records: self.args.expect_records,
+                totals,
+                reject_limit: self.settings.reject_limit.value.get().into(),
+            },
+            lock_folder,
+            worker: worker(self.environment),
+            store_address: location.address(),
+        })
+    }
+
+    fn tell(&self, request: &IngestRequest, report: &IngestReport) -> Result<ExitCode, Failure> {
+        self.tell_rejects(request, &report.rejects, &report.counts);
+        let exit = exit_of(&report.counts);
+        // Where a person must look, the sentence is said even to a log.
+        let say = |line: &str| if exit == ExitCode::Done { self.terminal.note(line) } else { self.say(line) };
+        say(&summary::sentence(report));
+        summary::details(report, &request.store_address).iter().for_each(|line| self.terminal.note(line));
+        if report.names.stem != request.stem {
+            self.terminal
+                .note(&format!("  the name `{}` was taken: the files are `{}.*`", request.stem, report.names.stem));
+        }
+        self.print(&typed("run", report.summary.clone()))?;
+        Ok(exit)
+    }
+
+    fn tell_dry(&self, request: &IngestRequest, report: &DryRunReport) -> Result<ExitCode, Failure> {
+        self.tell_rejects(request, &report.rejects, &report.counts);
+        self.say(&summary::dry_sentence(report));
+        summary::dry_details(report).iter().for_each(|line| self.say(line));
+        let exit = exit_of(&report.counts);
+        let counts: BTreeMap<_, _> =
+            Decision::ALL.into_iter().map(|d| (d.wire_name(), report.counts[d.index()])).collect();
+        self.print(&json!({
+            "type": "dry_run",
+            "run_id": report.run.as_str(),
+            "file": request.feed.name,
+            "records": report.counts.iter().sum::<u64>(),
+            "decisions": counts,
+            "exit_code": exit.number(),
+        }))?;
+        Ok(exit)
+    }
+
+    fn tell_rejects(&self, request: &IngestRequest, notes: &[RejectNote], counts: &RunCounts) {
+        let rejected = counts[Decision::Rejected.index()];
+        summary::reject_lines(&request.feed.shown, notes, rejected).iter().for_each(|line| self.say(line));
+    }
+
+    /// Says what is asked for or must be seen, unless nothing is to be said.
+    fn say(&self, line: &str) {
+        if self.terminal.verbosity != Verbosity::Quiet {
+            self.terminal.say(line);
+        }
+    }
+
+    /// A line for machines, if they are asked for.
+    fn print(&self, value: &Value) -> Result<(), Failure> {
+        if self.args.json { self.terminal.print(format!("{value}\n").as_bytes()) } else { Ok(()) }
+    }
+}
+
+fn exit_of(counts: &RunCounts) -> ExitCode {
+    if published_exit_code(counts) == 0 { ExitCode::Done } else { ExitCode::NeedsPerson }
+}
+
+/// `value` with its type in front.
+fn typed(name: &str, value: Value) -> Value {
+    let mut typed = serde_json::Map::new();
+    typed.insert("type".to_owned(), json!(name));
+    if let Value::Object(fields) = value {
+        typed.extend(fields);
+    }
+    Value::Object(typed)
+}
+
+fn worker(environment: &Environment) -> Worker {
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| environment.variable(name));
+    let uid = || format!("uid {}", rustix::process::getuid().as_raw());
+    Worker {
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        user: user.map_or_else(uid, |user| user.to_string_lossy().into_owned()),
+        pid: std::process::id(),
+    }
 }

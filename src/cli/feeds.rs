@@ -1,0 +1,97 @@
+//! The feeds that the operator named: files, standard input, and the profile to read them with.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::args::STANDARD_INPUT;
+use super::failure::{ExitCode, Failure};
+use super::settings::Settings;
+use crate::input::Profile;
+use crate::pipeline::FeedFile;
+
+/// The largest profile, in bytes.
+const PROFILE_LEN_MAX: u64 = 1024 * 1024;
+
+/// A feed and where its outputs go.
+#[derive(Debug)]
+pub(super) struct NamedFeed {
+    pub feed: FeedFile,
+    /// The absolute folder of the outputs.
+    pub folder: PathBuf,
+    /// What output names start with.
+    pub stem: String,
+    /// Standard input as it was spooled; removed when the feed is done.
+    _spool: Option<tempfile::NamedTempFile>,
+}
+
+/// The profile that the settings name, or the canonical one.
+pub(super) fn profile(settings: &Settings) -> Result<Profile, Failure> {
+    let Some(path) = settings.profile_file() else { return Ok(Profile::default()) };
+    let unreadable =
+        |error: &io::Error| Failure::settings(format!("cannot read the profile `{}`", path.display())).caused_by(error);
+    let about = path.metadata().map_err(|error| unreadable(&error))?;
+    if about.len() > PROFILE_LEN_MAX {
+        return Err(unreadable(&io::Error::other("it is larger than 1 MiB")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    Profile::from_toml(&text).map_err(|error| {
+        let place = if error.line == 0 { String::new() } else { format!(":{}", error.line) };
+        Failure::settings(format!("{}{place}: {}", path.display(), error.reason))
+    })
+}
+
+/// The feed at `path`, for a command that only reads it.
+pub(super) fn readable(path: &Path) -> FeedFile {
+    let is_stdin = path.as_os_str() == STANDARD_INPUT;
+    let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    FeedFile {
+        path: if is_stdin { PathBuf::from("/dev/stdin") } else { path.to_owned() },
+        shown: path.display().to_string(),
+        name: if is_stdin { "stdin".to_owned() } else { file_name },
+        extension: path.extension().map(|extension| extension.to_string_lossy().into_owned()),
+    }
+}
+
+/// The feed at `path` with the names for its outputs. Standard input is spooled beside them: it is read twice.
+pub(super) fn named(path: &Path, name: Option<&str>, settings: &Settings) -> Result<NamedFeed, Failure> {
+    let mut feed = readable(path);
+    let is_stdin = path.as_os_str() == STANDARD_INPUT;
+    if !is_stdin && let Err(error) = path.metadata() {
+        // Told before anything is said of folders that only exist if the feed does.
+        return Err(Failure::new(ExitCode::NoInput, format!("cannot open `{}`", path.display())).caused_by(error));
+    }
+    let own_folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = match settings.output_folder() {
+        Some(folder) => folder,
+        None if is_stdin => Path::new("."),
+        None => own_folder,
+    };
+    let folder = folder.canonicalize().and_then(|folder| match folder.is_dir() {
+        true => Ok(folder),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    let folder = folder.map_err(|error| {
+        let shown = settings.output_folder().unwrap_or(own_folder).display();
+        Failure::new(ExitCode::CannotCreate, format!("there is no output folder `{shown}`"))
+            .caused_by(error)
+            .hint("create it, or give another with `--out-dir`")
+    })?;
+    let stem = match (name, path.file_stem()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(stem)) if !is_stdin => stem.to_string_lossy().into_owned(),
+        (None, _) => "stdin".to_owned(),
+    };
+    let spool = if is_stdin { Some(spool_stdin(&folder)?) } else { None };
+    if let Some(spool) = &spool {
+        feed.path = spool.path().to_owned();
+        feed.name.clone_from(&stem);
+    }
+    Ok(NamedFeed { feed, folder, stem, _spool: spool })
+}
+
+fn spool_stdin(folder: &Path) -> Result<tempfile::NamedTempFile, Failure> {
+    let fail = |error: io::Error| Failure::output(folder, &error).hint("standard input is spooled there first");
+    let mut spool = tempfile::Builder::new().prefix(".stdin.").suffix(".tmp").tempfile_in(folder).map_err(fail)?;
+    io::copy(&mut io::stdin().lock(), &mut spool).map_err(fail)?;
+    Ok(spool)
+}

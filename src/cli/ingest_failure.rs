@@ -1,0 +1,77 @@
+//! What ends a run early, in the operator's words: exit code, causes, hint.
+
+use std::error::Error as _;
+
+use super::failure::{ExitCode, Failure};
+use crate::input::InputError;
+use crate::output::OutputError;
+use crate::pipeline::IngestError;
+use crate::run::{FeedLockError, StartRefusal};
+
+/// What stands after a failure that leaves the run open.
+const GOES_ON: &str = "nothing of this feed is published: mend the cause and repeat the command, the run goes on";
+
+impl From<IngestError> for Failure {
+    fn from(error: IngestError) -> Self {
+        let words = error.to_string();
+        let source = error.source().map(ToString::to_string);
+        let failure = match error {
+            IngestError::Store(error) => return Self::from(error),
+            IngestError::Input(error) => of_input(&error, words),
+            IngestError::Output(error) => of_output(&error, words),
+            IngestError::Journal(error) => Self::new(ExitCode::of_write_error(&error.source), words).hint(GOES_ON),
+            IngestError::Lock(error) => of_lock(&error, words),
+            IngestError::Refused(StartRefusal::OtherFeed { .. }) => {
+                Self::usage(words).hint("give another `--run-id`, or none")
+            }
+            IngestError::Refused(StartRefusal::PublishingElsewhere { .. }) => {
+                Self::new(ExitCode::TryLater, words).hint("repeat the command there, with the same output folder")
+            }
+            IngestError::Gate(_) => Self::unfit_feed(words).hint(
+                "nothing is published and the claims are freed: correct the feed, the profile or the expectation",
+            ),
+            IngestError::Overtaken { .. } => Self::new(ExitCode::TryLater, words)
+                .hint("nothing was published by this process: let the other worker finish, then repeat the command"),
+            IngestError::Stuck { .. } => Self::new(ExitCode::StoreForgot, words)
+                .hint("look where the file went: if it was taken away after it was published, nothing is lost"),
+            IngestError::ControlTotals | IngestError::Panicked => Self::new(ExitCode::Bug, words)
+                .hint("nothing of this feed is published: please report this with the feed's size and format"),
+        };
+        source.into_iter().fold(failure, Self::caused_by)
+    }
+}
+
+fn of_input(error: &InputError, words: String) -> Failure {
+    match error {
+        InputError::CannotOpen { .. } => Failure::new(ExitCode::NoInput, words),
+        InputError::Read { .. } => Failure::new(ExitCode::InputOutput, words).hint(GOES_ON),
+        InputError::Unreadable { hint, .. } => {
+            let failure = Failure::unfit_feed(words);
+            match hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
+        InputError::Changed { .. } => Failure::unfit_feed(words)
+            .hint("nothing is published: repeat the command once the feed is complete and nobody writes to it"),
+    }
+}
+
+fn of_output(error: &OutputError, words: String) -> Failure {
+    match error {
+        OutputError::CannotCreate { .. } => Failure::new(ExitCode::CannotCreate, words)
+            .hint("nothing of this feed is published: give a folder that can be written to with `--out-dir`"),
+        OutputError::Write { source, .. } => Failure::new(ExitCode::of_write_error(source), words).hint(GOES_ON),
+        OutputError::Occupied { .. } => Failure::new(ExitCode::CannotCreate, words)
+            .hint("move the file away and repeat the command, the run goes on"),
+    }
+}
+
+fn of_lock(error: &FeedLockError, words: String) -> Failure {
+    match error {
+        FeedLockError::Held { .. } => {
+            Failure::new(ExitCode::TryLater, words).hint("let it finish: the feed is decided there")
+        }
+        FeedLockError::Io { source, .. } => Failure::new(ExitCode::of_write_error(source), words),
+    }
+}

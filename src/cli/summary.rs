@@ -1,0 +1,102 @@
+//! What the operator reads when a run is done: one look, and every number that matters.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::number::{counted, grouped, grouped_decimal};
+use crate::domain::{Decision, Money, RunCounts};
+use crate::pipeline::{DryRunReport, IngestReport, RejectNote};
+
+/// The sentence: how many records, and what became of them.
+pub(super) fn sentence(report: &IngestReport) -> String {
+    let resumed = if report.is_resumed { ", gone on with after an earlier attempt" } else { "" };
+    let pass = match report.pass {
+        1 => String::new(),
+        pass => format!(" (pass {pass} over this feed)"),
+    };
+    format!("run `{}` published{resumed}{pass}: {}", report.run, counts_in_words(&report.counts))
+}
+
+/// The sentence of a dry run.
+pub(super) fn dry_sentence(report: &DryRunReport) -> String {
+    format!("dry run, nothing written: run `{}` would find {}", report.run, counts_in_words(&report.counts))
+}
+
+/// The lines below the sentence: money by decision, files, store, time.
+pub(super) fn details(report: &IngestReport, store: &str) -> Vec<String> {
+    let decisions = &report.summary["decisions"];
+    let mut lines = table(&report.counts, |decision| money_of_json(&decisions[decision.wire_name()]["money"]));
+    lines.push(format!("  files       {}", report.files.join(", ")));
+    lines.push(format!("  folder      {}", report.names.folder.display()));
+    lines.push(format!("  store       {store}"));
+    lines.push(format!("  time        {}", time_and_rate(report.elapsed, report.counts.iter().sum())));
+    lines
+}
+
+/// The lines below the sentence of a dry run.
+pub(super) fn dry_details(report: &DryRunReport) -> Vec<String> {
+    table(&report.counts, |decision| money_of(&report.money[decision.index()]))
+}
+
+/// One line for each rejected record that is told of, and one for the rest.
+pub(super) fn reject_lines(feed: &str, notes: &[RejectNote], rejected: u64) -> Vec<String> {
+    let line = |note: &RejectNote| {
+        let column = note.column.as_ref().map_or(String::new(), |column| format!(" (column `{column}`)"));
+        format!("{feed}:{}: rejected: {}{column}", note.line_number, note.reason)
+    };
+    let mut lines: Vec<_> = notes.iter().map(line).collect();
+    let told = notes.len() as u64;
+    if rejected > told && told > 0 {
+        lines.push(format!("{feed}: {} more are in the rejected file", counted(rejected - told, "rejected record")));
+    }
+    lines
+}
+
+fn counts_in_words(counts: &RunCounts) -> String {
+    let total: u64 = counts.iter().sum();
+    let parts: Vec<_> = Decision::ALL
+        .into_iter()
+        .filter(|decision| counts[decision.index()] > 0)
+        .map(|decision| format!("{} {}", grouped(counts[decision.index()]), decision.adjective()))
+        .collect();
+    match parts.is_empty() {
+        true => "no records".to_owned(),
+        false => format!("{}: {}", counted(total, "record"), parts.join(", ")),
+    }
+}
+
+/// A line for every decision that some record has, with its money.
+fn table(counts: &RunCounts, money: impl Fn(Decision) -> String) -> Vec<String> {
+    let met = Decision::ALL.into_iter().filter(|decision| counts[decision.index()] > 0);
+    let line = |decision: Decision| {
+        let text =
+            format!("  {:<11} {:>13}  {}", decision.adjective(), grouped(counts[decision.index()]), money(decision));
+        text.trim_end().to_owned()
+    };
+    met.map(line).collect()
+}
+
+fn money_of(money: &Money) -> String {
+    let totals = money.by_currency().into_iter();
+    let texts = totals.map(|(currency, (incoming, outgoing))| one_currency(currency.as_str(), &incoming, &outgoing));
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+fn money_of_json(money: &Value) -> String {
+    let Some(currencies) = money.as_object() else { return String::new() };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let texts =
+        currencies.iter().map(|(c, totals)| one_currency(c, &text(&totals["incoming"]), &text(&totals["outgoing"])));
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+fn one_currency(currency: &str, incoming: &str, outgoing: &str) -> String {
+    format!("{currency} in {} out {}", grouped_decimal(incoming), grouped_decimal(outgoing))
+}
+
+fn time_and_rate(elapsed: Duration, records: u64) -> String {
+    let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
+    let rate = records.saturating_mul(1_000) / millis;
+    format!("{}.{:03} s, {} records/s", grouped(millis / 1_000), millis % 1_000, grouped(rate))
+}
