@@ -1,5 +1,7 @@
 //! Markers: who claimed which source hash; and what is remembered of runs.
 
+#[cfg(test)]
+mod conformance;
 mod error;
 mod lmdb_store;
 mod location;
@@ -8,6 +10,8 @@ mod memory_store;
 mod open;
 mod record_wire;
 mod redis_store;
+#[cfg(test)]
+mod test_server;
 
 pub use error::StoreError;
 pub use location::{LocationError, StoreLocation};
