@@ -72,6 +72,12 @@ impl Place {
         format!("{}{name}", self.prefix)
     }
 
+    /// Another deadline for the connections to come.
+    #[cfg(test)]
+    pub(super) fn set_lock_timeout(&mut self, lock_timeout: Duration) {
+        self.lock_timeout = lock_timeout;
+    }
+
     /// What the caller is told of `failure`.
     pub(super) fn error(&self, failure: Failure) -> StoreError {
         failure.into_error(&self.address, &self.prefix)

@@ -8,6 +8,8 @@ mod connection;
 mod failure;
 mod opening;
 mod records;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::time::Duration;
