@@ -46,6 +46,7 @@ const KEY_LEN: usize = 35;
 const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42];
 
 /// A store in a folder of this machine.
+#[derive(Clone)]
 struct LmdbStore {
     address: String,
     path: PathBuf,
@@ -75,7 +76,11 @@ pub(super) fn open(config: &StoreConfig, path: &Path) -> Result<OpenedStore, Sto
     }
     refuse_network_file_system(&address, path)?;
     let env = open_env(path, config.access == Access::Read)?;
-    LmdbStore::open_tables(config, path, env)
+    let Some(store) = LmdbStore::open_tables(config, path, env)? else {
+        return Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false });
+    };
+    let (sentinel, is_new) = store.check_meta(config)?;
+    Ok(OpenedStore { store: Box::new(store), sentinel, is_new })
 }
 
 fn display(path: &Path) -> String {
@@ -146,7 +151,8 @@ fn told(path: &Path, error: heed::Error) -> StoreError {
 }
 
 impl LmdbStore {
-    fn open_tables(config: &StoreConfig, path: &Path, env: Env<WithoutTls>) -> Result<OpenedStore, StoreError> {
+    /// The store of the prefix in `env`; none if it has none and none may be made.
+    fn open_tables(config: &StoreConfig, path: &Path, env: Env<WithoutTls>) -> Result<Option<Self>, StoreError> {
         let address = config.location.address();
         let fail = |error| told(path, error);
         let (claims_name, records_name) = (format!("claims:{}", config.prefix), format!("records:{}", config.prefix));
@@ -168,14 +174,12 @@ impl LmdbStore {
             txn.commit().map_err(fail)?;
             match (claims, records) {
                 (Some(claims), Some(records)) => (claims, records),
-                _ => return Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false }),
+                _ => return Ok(None),
             }
         };
         let claims_per_call = config.batch_size.unwrap_or(CLAIMS_PER_TRANSACTION);
         let path = path.to_owned();
-        let store = Self { address, path, env, claims, records, claims_per_call, owners: HashMap::new() };
-        let (sentinel, is_new) = store.check_meta(config)?;
-        Ok(OpenedStore { store: Box::new(store), sentinel, is_new })
+        Ok(Some(Self { address, path, env, claims, records, claims_per_call, owners: HashMap::new() }))
     }
 
     /// Compares the store's description with what is expected, or writes one; returns its sentinel.
@@ -463,8 +467,14 @@ impl Store for LmdbStore {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Hands out handles on one store: an environment may be opened once in a process.
+    pub(in crate::store) fn handles(config: &StoreConfig, path: &Path) -> impl Fn() -> Box<dyn Store> + use<> {
+        let store = LmdbStore::open_tables(config, path, open_env(path, false).unwrap()).unwrap().unwrap();
+        move || Box::new(store.clone())
+    }
 
     #[test]
     fn values_come_back_in_as_few_bytes_as_they_need() {
