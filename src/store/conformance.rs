@@ -20,8 +20,11 @@ trait StoreData {
     fn open(&self) -> Box<dyn Store>;
 }
 
+/// Makes an empty store.
+type MakeData = fn() -> Box<dyn StoreData>;
+
 /// Every kind of store, and how to get an empty one.
-const STORES: [(&str, fn() -> Box<dyn StoreData>); 3] = [
+const STORES: [(&str, MakeData); 3] = [
     ("memory", || Box::new(SharedMemory::default())),
     ("redis", || Box::new(RedisData { server: TestServer::start(&[]), by_unix_socket: false })),
     ("redis over a Unix socket", || Box::new(RedisData { server: TestServer::start(&[]), by_unix_socket: true })),
