@@ -30,8 +30,8 @@ pub(crate) const STORES: &[StoreKind] = &[StoreKind::Embedded];
 /// File names and what the files hold.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// A file or folder: its length, when it was changed, and its bytes.
-type Seen = (u64, SystemTime, Vec<u8>);
+/// Files and folders: the length of each, when it was changed, and its bytes.
+pub(crate) type Everything = BTreeMap<PathBuf, (u64, SystemTime, Vec<u8>)>;
 
 /// A working folder, a home, and a store, all gone when it is dropped.
 #[derive(Debug)]
@@ -87,6 +87,14 @@ impl Env {
     /// The embedded store's folder, if nothing is set.
     pub(crate) fn store_folder(&self) -> PathBuf {
         self.root.join("home/.local/state/feeddedup/store")
+    }
+
+    /// Where the locks on feeds are.
+    pub(crate) fn lock_folder(&self) -> PathBuf {
+        match self.server {
+            Some(_) => self.root.join("home/.local/state/feeddedup/locks"),
+            None => self.store_folder().join("locks"),
+        }
     }
 
     /// Writes a file into the working folder.
@@ -157,7 +165,7 @@ impl Env {
     }
 
     /// Everything in this world, down to the times of change.
-    pub(crate) fn everything(&self) -> BTreeMap<PathBuf, Seen> {
+    pub(crate) fn everything(&self) -> Everything {
         let mut seen = BTreeMap::new();
         look_into(&self.root, &mut seen);
         seen
@@ -194,7 +202,7 @@ pub(crate) fn files_of(folder: &Path) -> Files {
     paths.map(|path| (name(&path), std::fs::read(&path).unwrap())).collect()
 }
 
-fn look_into(path: &Path, seen: &mut BTreeMap<PathBuf, Seen>) {
+fn look_into(path: &Path, seen: &mut Everything) {
     let about = path.symlink_metadata().unwrap();
     let bytes = if about.is_file() { std::fs::read(path).unwrap() } else { Vec::new() };
     seen.insert(path.to_owned(), (about.len(), about.modified().unwrap(), bytes));
