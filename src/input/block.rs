@@ -2,6 +2,9 @@
 
 use crate::domain::{Field, RawRecord, RejectReason};
 
+/// How long a line usually is, in bytes; only memory is laid out by it.
+const LINE_BYTES_USUAL: usize = 64;
+
 /// Why a line is no record and needs no decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipRule {
@@ -55,11 +58,14 @@ pub struct FeedBlock {
 }
 
 impl FeedBlock {
-    /// Empties the block for a stretch that starts at `offset`.
-    pub(super) fn restart(&mut self, offset: u64) {
+    /// Empties the block for a stretch that starts at `offset`, with room for `bytes` and for short lines of them.
+    pub(super) fn restart(&mut self, offset: u64, bytes: usize) {
         self.raw.clear();
+        self.raw.reserve(bytes);
         self.lines.clear();
+        self.lines.reserve(bytes / LINE_BYTES_USUAL);
         self.text.clear();
+        self.text.reserve(bytes);
         self.offset = offset;
     }
 

@@ -83,7 +83,7 @@ impl Window {
         block: &mut FeedBlock,
         mut cut: impl FnMut(&mut FeedBlock, bool) -> Cut,
     ) -> Result<bool, InputError> {
-        block.restart(self.offset);
+        block.restart(self.offset, BLOCK_BYTES);
         block.raw.extend_from_slice(&self.rest);
         let mut wanted = BLOCK_BYTES;
         loop {

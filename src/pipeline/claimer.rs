@@ -27,13 +27,14 @@ impl<'a> Claimer<'a> {
         Self { store, bid, batch: Batch::default(), views: Views::default(), latencies: Latencies::default() }
     }
 
-    /// Takes a block; hands a decided batch back when one is full.
+    /// Takes a block; hands a decided batch back when the block would overfill it.
     pub(super) fn push(&mut self, block: HashedBlock) -> Result<Option<Batch>, IngestError> {
+        let claims = self.batch.claims.len() + block.lines.len();
+        let bytes = self.batch.bytes + block.raw.len() as u64;
+        let is_full = claims > self.store.claims_per_call() || bytes > BATCH_BYTES_MAX;
+        let decided = if is_full { self.finish()? } else { None };
         self.batch.push(block);
-        if self.batch.claims.len() >= self.store.claims_per_call() || self.batch.bytes >= BATCH_BYTES_MAX {
-            return self.decide().map(Some);
-        }
-        Ok(None)
+        Ok(decided)
     }
 
     /// Decides what is left; none if nothing is.
@@ -42,7 +43,10 @@ impl<'a> Claimer<'a> {
     }
 
     fn decide(&mut self) -> Result<Batch, IngestError> {
-        let mut batch = std::mem::take(&mut self.batch);
+        // The next batch is as large as this one, more or less.
+        let room = Vec::with_capacity(self.batch.claims.len());
+        let mut batch = std::mem::replace(&mut self.batch, Batch { claims: room, ..Batch::default() });
+        batch.verdicts.reserve(batch.claims.len());
         // A block may hold more claims than the store likes at once.
         for claims in batch.claims.chunks(self.store.claims_per_call().max(1)) {
             let asked = Instant::now();

@@ -27,6 +27,9 @@ use crate::domain::{
 /// the pages of a month more often.
 const CLAIMS_PER_TRANSACTION: usize = 131_072;
 
+/// Claims behind each other in a table that large dirty a page each: so many bound a transaction's memory to 96 MiB.
+const SCATTERED_CLAIMS_MAX: usize = 24 * 1024;
+
 /// Address space reserved for the store, which bounds its size; the smaller ones are for machines that limit it.
 const MAP_SIZES: [usize; 5] = [1 << 40, 1 << 38, 1 << 36, 1 << 34, 1 << 32];
 
@@ -43,6 +46,7 @@ const KEY_LEN: usize = 35;
 const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42];
 
 /// A store in a folder of this machine.
+#[derive(Clone)]
 struct LmdbStore {
     address: String,
     path: PathBuf,
@@ -72,7 +76,11 @@ pub(super) fn open(config: &StoreConfig, path: &Path) -> Result<OpenedStore, Sto
     }
     refuse_network_file_system(&address, path)?;
     let env = open_env(path, config.access == Access::Read)?;
-    LmdbStore::open_tables(config, path, env)
+    let Some(store) = LmdbStore::open_tables(config, path, env)? else {
+        return Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false });
+    };
+    let (sentinel, is_new) = store.check_meta(config)?;
+    Ok(OpenedStore { store: Box::new(store), sentinel, is_new })
 }
 
 fn display(path: &Path) -> String {
@@ -143,7 +151,8 @@ fn told(path: &Path, error: heed::Error) -> StoreError {
 }
 
 impl LmdbStore {
-    fn open_tables(config: &StoreConfig, path: &Path, env: Env<WithoutTls>) -> Result<OpenedStore, StoreError> {
+    /// The store of the prefix in `env`; none if it has none and none may be made.
+    fn open_tables(config: &StoreConfig, path: &Path, env: Env<WithoutTls>) -> Result<Option<Self>, StoreError> {
         let address = config.location.address();
         let fail = |error| told(path, error);
         let (claims_name, records_name) = (format!("claims:{}", config.prefix), format!("records:{}", config.prefix));
@@ -165,14 +174,12 @@ impl LmdbStore {
             txn.commit().map_err(fail)?;
             match (claims, records) {
                 (Some(claims), Some(records)) => (claims, records),
-                _ => return Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false }),
+                _ => return Ok(None),
             }
         };
         let claims_per_call = config.batch_size.unwrap_or(CLAIMS_PER_TRANSACTION);
         let path = path.to_owned();
-        let store = Self { address, path, env, claims, records, claims_per_call, owners: HashMap::new() };
-        let (sentinel, is_new) = store.check_meta(config)?;
-        Ok(OpenedStore { store: Box::new(store), sentinel, is_new })
+        Ok(Some(Self { address, path, env, claims, records, claims_per_call, owners: HashMap::new() }))
     }
 
     /// Compares the store's description with what is expected, or writes one; returns its sentinel.
@@ -247,6 +254,53 @@ impl LmdbStore {
         Ok(number)
     }
 
+    /// Makes the claims at the leading indexes of `order` in one durable transaction; says how many.
+    ///
+    /// All of them, unless their pages would take too much memory: what follows touches other pages, so nothing is
+    /// written twice.
+    fn claim_some(
+        &mut self,
+        bid: &Bid,
+        claims: &[Claim],
+        order: &[u32],
+        outcomes: &mut [ClaimOutcome],
+    ) -> Result<usize, StoreError> {
+        let path = self.path.clone();
+        let fail = |error| told(&path, error);
+        let env = self.env.clone();
+        let mut txn = env.write_txn().map_err(fail)?;
+        let number = self.owner_number(&mut txn, bid).map_err(fail)?;
+        self.owners.insert(number, Arc::clone(bid));
+        let table = self.claims;
+        let is_large = table.stat(&txn).map_err(fail)?.leaf_pages > SCATTERED_CLAIMS_MAX;
+        let mut last = table.last(&txn).map_err(fail)?.map(|(key, _)| key.to_vec()).unwrap_or_default();
+        let (mut made, mut scattered) = (0, 0);
+        for &index in order {
+            let claim = &claims[index as usize];
+            let key = key_of(claim);
+            // Behind the last key a page is filled to its end, where it is halved otherwise.
+            let is_behind = key.as_slice() > last.as_slice();
+            let flags = if is_behind { PutFlags::APPEND } else { PutFlags::empty() };
+            let value = Value::new(number, claim.row);
+            let found = table.get_or_put_with_flags(&mut txn, flags, &key, value.as_bytes()).map_err(fail)?;
+            if let Some(found) = found.map(Value::copied) {
+                let marker = self.marker(&txn, found.as_ref().map_or(&[], Value::as_bytes))?;
+                outcomes[index as usize] = ClaimOutcome::Found(marker);
+            } else if is_behind {
+                last.clear();
+                last.extend_from_slice(&key);
+            } else {
+                scattered += 1;
+            }
+            made += 1;
+            if is_large && scattered == SCATTERED_CLAIMS_MAX {
+                break;
+            }
+        }
+        txn.commit().map_err(fail)?;
+        Ok(made)
+    }
+
     /// What `value`, found under a claimed hash, says.
     fn marker(&mut self, txn: &RoTxn<'_, WithoutTls>, value: &[u8]) -> Result<Marker, StoreError> {
         let Some((number, row)) = decode_value(value) else { return Ok(Marker::Unreadable) };
@@ -293,6 +347,14 @@ impl Value {
         Self { bytes, start: unused }
     }
 
+    /// A value out of the store's pages; none if it is longer than any of ours.
+    fn copied(found: &[u8]) -> Option<Self> {
+        let start = 12_usize.checked_sub(found.len())?;
+        let mut bytes = [0; 12];
+        bytes[start..].copy_from_slice(found);
+        Some(Self { bytes, start })
+    }
+
     fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
@@ -325,35 +387,13 @@ impl Store for LmdbStore {
     }
 
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
-        if claims.is_empty() {
-            return Ok(Vec::new());
-        }
-        let path = self.path.clone();
-        let fail = |error| told(&path, error);
         let mut outcomes = vec![ClaimOutcome::Novel; claims.len()];
-        let env = self.env.clone();
-        let mut txn = env.write_txn().map_err(fail)?;
-        let number = self.owner_number(&mut txn, bid).map_err(fail)?;
-        self.owners.insert(number, Arc::clone(bid));
-        let table = self.claims;
-        let mut last = table.last(&txn).map_err(fail)?.map(|(key, _)| key.to_vec()).unwrap_or_default();
-        for index in in_key_order(claims) {
-            let claim = &claims[index as usize];
-            let key = key_of(claim);
-            // Behind the last key a page is filled to its end, where it is halved otherwise.
-            let is_behind = key.as_slice() > last.as_slice();
-            let flags = if is_behind { PutFlags::APPEND } else { PutFlags::empty() };
-            let value = Value::new(number, claim.row);
-            let found = table.get_or_put_with_flags(&mut txn, flags, &key, value.as_bytes()).map_err(fail)?;
-            if let Some(found) = found.map(|found| (found.len() <= 12).then(|| found.to_vec())) {
-                let marker = self.marker(&txn, found.as_deref().unwrap_or_default())?;
-                outcomes[index as usize] = ClaimOutcome::Found(marker);
-            } else if is_behind {
-                last.clear();
-                last.extend_from_slice(&key);
-            }
+        let order = in_key_order(claims);
+        let mut left = order.as_slice();
+        while !left.is_empty() {
+            let made = self.claim_some(bid, claims, left, &mut outcomes)?;
+            left = &left[made..];
         }
-        txn.commit().map_err(fail)?;
         Ok(outcomes)
     }
 
@@ -427,8 +467,14 @@ impl Store for LmdbStore {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Hands out handles on one store: an environment may be opened once in a process.
+    pub(in crate::store) fn handles(config: &StoreConfig, path: &Path) -> impl Fn() -> Box<dyn Store> + use<> {
+        let store = LmdbStore::open_tables(config, path, open_env(path, false).unwrap()).unwrap().unwrap();
+        move || Box::new(store.clone())
+    }
 
     #[test]
     fn values_come_back_in_as_few_bytes_as_they_need() {

@@ -1,0 +1,129 @@
+//! The commands that travel by the thousand; all that is the same in each is spelled once.
+
+use std::time::Duration;
+
+use super::wire::{write_command, write_word_len};
+use crate::domain::{Claim, Owner, RunId, SourceHash, write_hex};
+use crate::store::marker::{MarkerTemplate, head_of};
+
+/// Digits of a source hash in hexadecimal.
+const HASH_LEN: usize = 64;
+
+/// `SET key marker NX GET EX ttl`.
+#[derive(Debug)]
+pub(super) struct ClaimCommand {
+    before_hash: Vec<u8>,
+    marker: MarkerTemplate,
+    after_marker: Vec<u8>,
+}
+
+impl ClaimCommand {
+    pub(super) fn new(prefix: &str, owner: &Owner, claim_ttl: Duration) -> Self {
+        let ttl = claim_ttl.as_secs().to_string();
+        let mut after_marker = b"\r\n$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nEX\r\n".to_vec();
+        write_word_len(ttl.len(), &mut after_marker);
+        after_marker.extend_from_slice(ttl.as_bytes());
+        after_marker.extend_from_slice(b"\r\n");
+        Self { before_hash: before_hash(7, "SET", prefix), marker: MarkerTemplate::new(owner), after_marker }
+    }
+
+    /// Appends the command for `claim`.
+    pub(super) fn write(&self, claim: &Claim, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.before_hash);
+        write_hex(claim.source_hash.as_bytes(), out);
+        out.extend_from_slice(b"\r\n");
+        let mut buffer = itoa::Buffer::new();
+        let row = buffer.format(claim.row).as_bytes();
+        write_word_len(self.marker.len(row.len()), out);
+        self.marker.write(row, out);
+        out.extend_from_slice(&self.after_marker);
+    }
+}
+
+/// `GET key`.
+#[derive(Debug)]
+pub(super) struct LookUpCommand {
+    before_hash: Vec<u8>,
+}
+
+impl LookUpCommand {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { before_hash: before_hash(2, "GET", prefix) }
+    }
+
+    /// Appends the command for `claim`.
+    pub(super) fn write(&self, claim: &Claim, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.before_hash);
+        write_hex(claim.source_hash.as_bytes(), out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Deletes a key whose value begins with `ARGV[1]`, run and row, and is a marker of ours, of any epoch.
+///
+/// Two fields with the same beginning are another writer's marker, whose trace happens to look like ours.
+const RELEASE_SCRIPT: &str = "local marker = redis.call('GET', KEYS[1]) \
+    if marker and string.sub(marker, 1, #ARGV[1]) == ARGV[1] and string.find(marker, '^[^|]*|[^|]*|[1-9]%d*$') \
+    then return redis.call('DEL', KEYS[1]) end return 0";
+
+/// `EVAL` of the script that frees a claim.
+#[derive(Debug)]
+pub(super) struct ReleaseCommand {
+    prefix: String,
+    marker_head: Vec<u8>,
+}
+
+impl ReleaseCommand {
+    pub(super) fn new(prefix: &str, run: &RunId) -> Self {
+        Self { prefix: prefix.to_owned(), marker_head: head_of(run) }
+    }
+
+    /// Appends the command for `claim`.
+    pub(super) fn write(&self, claim: &Claim, out: &mut Vec<u8>) {
+        let mut marker_start = self.marker_head.clone();
+        marker_start.extend_from_slice(itoa::Buffer::new().format(claim.row).as_bytes());
+        marker_start.push(b'|');
+        let key = key_of(&self.prefix, &claim.source_hash);
+        write_command(&[b"EVAL", RELEASE_SCRIPT.as_bytes(), b"1", &key, &marker_start], out);
+    }
+}
+
+/// The key that a claim of `source_hash` stands under.
+fn key_of(prefix: &str, source_hash: &SourceHash) -> Vec<u8> {
+    let mut key = Vec::with_capacity(prefix.len() + HASH_LEN);
+    key.extend_from_slice(prefix.as_bytes());
+    write_hex(source_hash.as_bytes(), &mut key);
+    key
+}
+
+/// A command of `words` words up to the place in its key where the hash begins.
+fn before_hash(words: usize, name: &str, prefix: &str) -> Vec<u8> {
+    let mut start = format!("*{words}\r\n${}\r\n{name}\r\n", name.len()).into_bytes();
+    write_word_len(prefix.len() + HASH_LEN, &mut start);
+    start.extend_from_slice(prefix.as_bytes());
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::PostedDay;
+
+    #[test]
+    fn commands_have_the_words_of_the_contract() {
+        let claim = Claim { source_hash: SourceHash::of(b"abc"), posted_day: PostedDay(0), row: 1042 };
+        let owner = Owner { run: RunId::parse("r-1").unwrap(), epoch: 2, seen_at: "2026-07-15T09:03:00Z".to_owned() };
+        let key = format!("p:{}", claim.source_hash);
+        let marker = b"r-1:1042|2026-07-15T09:03:00Z|2";
+
+        let (mut written, mut expected) = (Vec::new(), Vec::new());
+        ClaimCommand::new("p:", &owner, Duration::from_secs(220_924_800)).write(&claim, &mut written);
+        write_command(&[b"SET", key.as_bytes(), marker, b"NX", b"GET", b"EX", b"220924800"], &mut expected);
+        LookUpCommand::new("p:").write(&claim, &mut written);
+        write_command(&[b"GET", key.as_bytes()], &mut expected);
+        ReleaseCommand::new("p:", &owner.run).write(&claim, &mut written);
+        let script = RELEASE_SCRIPT.as_bytes();
+        write_command(&[b"EVAL", script, b"1", key.as_bytes(), b"r-1:1042|"], &mut expected);
+        assert_eq!(String::from_utf8(written).unwrap(), String::from_utf8(expected).unwrap());
+    }
+}

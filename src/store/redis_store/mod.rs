@@ -1,0 +1,228 @@
+//! A store on a Redis server, in the layout that other writers can share.
+//!
+//! A claim is `SET <prefix><source hash> <marker> NX GET EX <ttl>`: one command, atomic, the old marker in its reply.
+//! This folder is the only place that knows the client library.
+
+mod claims;
+mod connection;
+mod failure;
+mod opening;
+mod records;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::time::Duration;
+
+pub(super) use opening::open;
+
+use self::claims::{ClaimCommand, LookUpCommand, ReleaseCommand};
+use self::connection::{Link, Pace, Place};
+use self::failure::{Failure, Patience};
+use self::wire::Reply;
+use super::marker::Owners;
+use super::{Access, Expected, FeedNote, Store, StoreConfig, StoreError};
+use crate::domain::{Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord};
+
+/// Claims in one round trip, where the settings do not say.
+const BATCH_SIZE: usize = 1_000;
+
+/// Batches whose replies may be owed at one time: the server works on one while the next is on its way.
+const BATCHES_IN_FLIGHT: usize = 4;
+
+/// Enough batches that the server does not run dry at the end of each call.
+const CLAIMS_PER_CALL: usize = 32_768;
+
+/// Claims and run records on a server.
+#[derive(Debug)]
+pub struct RedisStore {
+    server: Server,
+    owners: Owners,
+    claim_ttl: Duration,
+    access: Access,
+}
+
+/// The server, through connections that are made again when they fail.
+#[derive(Debug)]
+struct Server {
+    place: Place,
+    link: Option<Link>,
+    control: Option<ControlConnection>,
+    batch_size: usize,
+    failures_max: u32,
+    backoff_first: Duration,
+}
+
+/// The client library's connection, which has no `Debug` of its own.
+struct ControlConnection(redis::Connection);
+
+impl std::fmt::Debug for ControlConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ControlConnection")
+    }
+}
+
+impl Server {
+    fn new(place: Place, config: &StoreConfig) -> Self {
+        Self {
+            place,
+            link: None,
+            control: None,
+            batch_size: config.batch_size.unwrap_or(BATCH_SIZE).max(1),
+            failures_max: config.failures_max,
+            backoff_first: failure::BACKOFF_FIRST,
+        }
+    }
+
+    /// Asks `count` questions, each spelled by `write`, and reads each reply with `read`; the answers are in order.
+    ///
+    /// Whatever goes wrong, the connection is dropped and all that was not answered is asked again, in its order, on a
+    /// new one: a missing answer says nothing about whether its command was carried out.
+    fn ask_all<T>(
+        &mut self,
+        count: usize,
+        write: impl Fn(usize, &mut Vec<u8>),
+        mut read: impl FnMut(Reply<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut answers = Vec::with_capacity(count);
+        let mut patience = Patience::new(self.failures_max, self.backoff_first);
+        while answers.len() < count {
+            let answered_before = answers.len();
+            // After a failure one batch at a time: a proxy that holds back could never get through with more.
+            let batches_in_flight = if patience.is_tried() { 1 } else { BATCHES_IN_FLIGHT };
+            let pace = Pace { batch_size: self.batch_size, batches_in_flight };
+            let attempt = self.take_link().and_then(|mut link| {
+                link.exchange(count, pace, &write, &mut read, &mut answers)?;
+                Ok(link)
+            });
+            match attempt {
+                Ok(link) => self.link = Some(link),
+                Err(failure) => {
+                    if answers.len() > answered_before {
+                        patience.restore();
+                    }
+                    patience.wait_after(failure).map_err(|failure| self.place.error(failure))?;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Connects for claims. A server that refuses the connection is not there; only one that is slow is asked again.
+    fn connect(&mut self) -> Result<(), StoreError> {
+        let mut patience = Patience::new(self.failures_max, self.backoff_first);
+        loop {
+            match self.place.link() {
+                Ok(link) => {
+                    self.link = Some(link);
+                    return Ok(());
+                }
+                Err(failure) if failure.is_in_time() => return Err(self.place.error(failure)),
+                Err(failure) => patience.wait_after(failure).map_err(|failure| self.place.error(failure))?,
+            }
+        }
+    }
+
+    /// The connection for claims, or a new one. Taken out, so that it is gone unless it is put back.
+    fn take_link(&mut self) -> Result<Link, Failure> {
+        self.link.take().map_or_else(|| self.place.link(), Ok)
+    }
+
+    /// Carries out `operation`, which must be idempotent, on the library's connection, on a new one after each failure.
+    fn operate<T>(
+        &mut self,
+        mut operation: impl FnMut(&mut redis::Connection) -> redis::RedisResult<T>,
+    ) -> Result<T, StoreError> {
+        let mut patience = Patience::new(self.failures_max, self.backoff_first);
+        loop {
+            let connection = self.control.take().map_or_else(|| self.place.control().map(ControlConnection), Ok);
+            let attempt = connection.and_then(|mut connection| {
+                let answer = operation(&mut connection.0)?;
+                Ok((answer, connection))
+            });
+            match attempt {
+                Ok((answer, connection)) => {
+                    self.control = Some(connection);
+                    return Ok(answer);
+                }
+                Err(failure) => patience.wait_after(failure).map_err(|failure| self.place.error(failure))?,
+            }
+        }
+    }
+}
+
+impl RedisStore {
+    /// A store opened for looking promises to leave no trace.
+    fn assert_writable(&self) {
+        assert!(matches!(self.access, Access::Write { .. }), "a store opened for reading is not written");
+    }
+}
+
+impl Store for RedisStore {
+    fn claims_per_call(&self) -> usize {
+        CLAIMS_PER_CALL
+    }
+
+    fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
+        self.assert_writable();
+        let command = ClaimCommand::new(&self.server.place.prefix, bid, self.claim_ttl);
+        let owners = &mut self.owners;
+        self.server.ask_all(
+            claims.len(),
+            |index, out| command.write(&claims[index], out),
+            |reply| match reply {
+                Reply::Nil => Some(ClaimOutcome::Novel),
+                Reply::Text(marker) => Some(ClaimOutcome::Found(owners.read(marker))),
+                // `OK` comes from a server that ignores `GET`: it says neither new nor known.
+                Reply::Status(_) | Reply::Integer(_) | Reply::Error(_) => None,
+            },
+        )
+    }
+
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
+        let command = LookUpCommand::new(&self.server.place.prefix);
+        let owners = &mut self.owners;
+        self.server.ask_all(
+            claims.len(),
+            |index, out| command.write(&claims[index], out),
+            |reply| match reply {
+                Reply::Nil => Some(None),
+                Reply::Text(marker) => Some(Some(owners.read(marker))),
+                Reply::Status(_) | Reply::Integer(_) | Reply::Error(_) => None,
+            },
+        )
+    }
+
+    /// After a lost answer the number is too low: what was freed before it is not seen again.
+    fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError> {
+        self.assert_writable();
+        let command = ReleaseCommand::new(&self.server.place.prefix, run);
+        let freed = self.server.ask_all(
+            claims.len(),
+            |index, out| command.write(&claims[index], out),
+            |reply| match reply {
+                Reply::Integer(freed @ (0 | 1)) => Some(u64::from(freed == 1)),
+                Reply::Integer(_) | Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Error(_) => None,
+            },
+        )?;
+        Ok(freed.into_iter().sum())
+    }
+
+    fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        records::run_record(&mut self.server, run)
+    }
+
+    fn write_run(&mut self, expected: Option<Expected>, record: &RunRecord) -> Result<bool, StoreError> {
+        self.assert_writable();
+        records::write_run(&mut self.server, expected, record)
+    }
+
+    fn feed_note(&mut self, feed: &Digest, meaning: &Digest) -> Result<Option<FeedNote>, StoreError> {
+        records::feed_note(&mut self.server, feed, meaning)
+    }
+
+    fn write_feed_note(&mut self, feed: &Digest, meaning: &Digest, note: &FeedNote) -> Result<(), StoreError> {
+        self.assert_writable();
+        records::write_feed_note(&mut self.server, feed, meaning, note)
+    }
+}
