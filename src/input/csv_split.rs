@@ -33,7 +33,8 @@ pub(super) fn split(bytes: &[u8], is_last: bool, dialect: Dialect, columns: usiz
     let Some((content_len, len)) = physical_line(bytes, is_last) else {
         return if is_full { Split::Endless } else { Split::Incomplete };
     };
-    if memchr::memchr(dialect.quote, &bytes[..content_len]).is_none() {
+    let first_line = &bytes[..content_len];
+    if memchr::memchr(dialect.quote, first_line).is_none() {
         return if content_len > RECORD_BYTES_MAX {
             too_long(len)
         } else {
@@ -43,7 +44,11 @@ pub(super) fn split(bytes: &[u8], is_last: bool, dialect: Dialect, columns: usiz
     match scan_fields(bytes, is_last, dialect) {
         Ok(content_len) => {
             if melts_records(&bytes[..content_len], dialect, columns) {
-                let field_index = count(&bytes[..len], dialect.delimiter).min(columns.saturating_sub(1));
+                // The field that the first line leaves open.
+                let field_index = match scan_fields(first_line, true, dialect) {
+                    Err(Fault::Broken { field_index, .. } | Fault::Unclosed { field_index }) => field_index,
+                    Ok(_) => 0,
+                };
                 return Split::Broken {
                     len,
                     field_index,

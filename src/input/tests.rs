@@ -127,7 +127,7 @@ fn json_numbers_keep_their_digits_and_repeated_keys_are_rejected() {
             "7: rejected: the line ends inside an object",
             "8: rejected: the line is no JSON object",
             "9: rejected: the key is missing",
-            "10: rejected: the line is no JSON: trailing characters at byte 91",
+            "10: rejected: the line is no JSON at byte 91",
         ],
     );
 }
