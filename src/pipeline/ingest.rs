@@ -135,6 +135,7 @@ fn run_to_seal(
     outputs.push(summary_output);
     // The names of the temporaries must outlive a power cut before the seal says that they are complete.
     sync_folder(&open.names.folder)?;
+    store.check_memory()?;
     open.record.counts = totals.counts;
     open.record.outputs = outputs;
     open.record.audit_chain = Some(chain);
