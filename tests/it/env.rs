@@ -25,7 +25,7 @@ pub(crate) enum StoreKind {
 }
 
 /// Every kind of store. A new row needs a variant, and an arm of `start`.
-pub(crate) const STORES: &[StoreKind] = &[StoreKind::Embedded];
+pub(crate) const STORES: &[StoreKind] = &[StoreKind::Embedded, StoreKind::Redis];
 
 /// File names and what the files hold.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
@@ -127,11 +127,7 @@ impl Env {
     /// Runs a command of this world with `input` on standard input.
     pub(crate) fn finish(&self, command: Command, input: &[u8]) -> Ran {
         let output = assert_cmd::Command::from_std(command).write_stdin(input).output().unwrap();
-        Ran {
-            code: output.status.code(),
-            stdout: self.told(&output.stdout),
-            stderr: self.told(&output.stderr),
-        }
+        Ran { code: output.status.code(), stdout: self.told(&output.stdout), stderr: self.told(&output.stderr) }
     }
 
     /// What the program said, with stable words for this world's folders and server.

@@ -49,8 +49,7 @@ fn an_input_that_is_not_there_or_no_file() {
     let gone = "caused by: No such file or directory (os error 2)";
     env.ingest(&["gone.csv"]).check(66, &format!("error: cannot open `gone.csv`\n  {gone}\n"));
     env.ingest(&["dangling.csv"]).check(66, &format!("error: cannot open `dangling.csv`\n  {gone}\n"));
-    env.ingest(&["folder.csv"])
-        .check(66, "error: cannot open `folder.csv`\n  caused by: is a directory\n");
+    env.ingest(&["folder.csv"]).check(66, "error: cannot open `folder.csv`\n  caused by: is a directory\n");
     env.run(&["hash", "gone.csv"]).check(66, &format!("error: cannot open `gone.csv`\n  {gone}\n"));
     assert!(!env.store_folder().exists(), "no store was made");
 }
@@ -156,7 +155,9 @@ fn an_output_folder_that_is_not_there() {
     check_words(
         &["ingest", "july.csv", "--out-dir", "out"],
         73,
-        &format!("error: there is no output folder `out`\n  caused by: No such file or directory (os error 2)\n{create}"),
+        &format!(
+            "error: there is no output folder `out`\n  caused by: No such file or directory (os error 2)\n{create}"
+        ),
     );
     check_words(
         &["ingest", "july.csv", "--out-dir", "july.csv"],
@@ -184,7 +185,8 @@ fn run_in_small_disk(env: &Env, options: &str, words: &[&str]) -> crate::env::Ra
 
 /// A feed whose accepted file needs more than 64 KiB.
 fn large_feed() -> String {
-    let rows: String = (0..2_000).map(|row| format!("DE-main,LONG-TRANSACTION-ID-{row:06},1.00,EUR,2026-07-01\n")).collect();
+    let rows: String =
+        (0..2_000).map(|row| format!("DE-main,LONG-TRANSACTION-ID-{row:06},1.00,EUR,2026-07-01\n")).collect();
     format!("{HEADER}\n{rows}")
 }
 
@@ -337,8 +339,7 @@ fn values_that_are_refused_name_their_place() {
          `FEEDDEDUP_BATCH_SIZE`?\n",
     );
     env.write("feeddedup.toml", "\nbatch_size = 10001\n");
-    env.ingest(&["july.csv"])
-        .check(78, &format!("error: `batch_size` in `feeddedup.toml:2` is 10001\n{range}"));
+    env.ingest(&["july.csv"]).check(78, &format!("error: `batch_size` in `feeddedup.toml:2` is 10001\n{range}"));
     env.write("feeddedup.toml", "batch-size = 1\n");
     env.ingest(&["july.csv"]).check(
         78,
@@ -382,10 +383,8 @@ fn what_this_version_does_not_have_is_refused() {
 fn a_profile_that_cannot_be_followed() {
     let env = Env::embedded();
     env.write("july.csv", feed());
-    env.ingest(&["july.csv", "--profile", "gone.toml"]).check(
-        78,
-        "error: cannot read the profile `gone.toml`\n  caused by: No such file or directory (os error 2)\n",
-    );
+    env.ingest(&["july.csv", "--profile", "gone.toml"])
+        .check(78, "error: cannot read the profile `gone.toml`\n  caused by: No such file or directory (os error 2)\n");
     env.write("bank.toml", "\ndecimal_mark = \"'\"\n");
     env.ingest(&["july.csv", "--profile", "bank.toml"])
         .check(78, "error: bank.toml:2: `'` is no decimal mark; there are `.` and `,`\n");
@@ -394,7 +393,10 @@ fn a_profile_that_cannot_be_followed() {
 #[test]
 fn words_that_do_not_go_together() {
     let usage = |words: &[&str], stderr: &str| check_words(words, 2, stderr);
-    usage(&["ingest", "-"], "error: cannot tell where the files of standard input should go\n  hint: give `--name` or `--out-dir`\n");
+    usage(
+        &["ingest", "-"],
+        "error: cannot tell where the files of standard input should go\n  hint: give `--name` or `--out-dir`\n",
+    );
     usage(
         &["ingest", "-", "-", "--out-dir", "."],
         "error: standard input can be read once only\n  hint: give `-` once\n",

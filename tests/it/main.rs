@@ -3,9 +3,14 @@
 mod crash;
 mod env;
 mod errors;
+mod formats;
 mod golden;
+mod interleave;
+mod man;
 mod oracle;
 mod replay;
+mod tidy;
+
 // One server for the store's own tests and for these.
 #[path = "../../src/store/test_server.rs"]
 mod test_server;

@@ -130,15 +130,15 @@ fn commands_asked(env: &Env) -> Vec<String> {
 }
 
 /// What changes a server's keys.
-const WRITES: [&str; 12] = [
-    "set", "setnx", "setex", "getset", "hset", "hsetnx", "del", "unlink", "expire", "eval", "evalsha", "multi",
-];
+const WRITES: [&str; 12] =
+    ["set", "setnx", "setex", "getset", "hset", "hsetnx", "del", "unlink", "expire", "eval", "evalsha", "multi"];
 
 /// Fails unless every file and folder of `env` is as it was, down to the time of its last change.
 #[track_caller]
 fn assert_untouched(env: &Env, before: &Everything) {
     let now = env.everything();
-    let mut paths: Vec<_> = now.keys().chain(before.keys()).filter(|path| now.get(*path) != before.get(*path)).collect();
+    let mut paths: Vec<_> =
+        now.keys().chain(before.keys()).filter(|path| now.get(*path) != before.get(*path)).collect();
     // The embedded engine's table of readers: who reads must stand in it, or a writer might reuse the pages being read.
     paths.retain(|path| !path.ends_with("lock.mdb"));
     assert!(paths.is_empty(), "changed: {paths:?}");
@@ -164,7 +164,10 @@ fn a_dry_run_decides_the_same_and_writes_nothing() {
         let real = env.ingest(&["july.csv", "--run-id", "r-july"]);
         assert_eq!(told.code, real.code);
         let line: Value = serde_json::from_str(told.stdout.lines().next().unwrap()).unwrap();
-        assert_eq!((&line["type"], &line["run_id"], &line["records"]), (&"dry_run".into(), &"r-july".into(), &19.into()));
+        assert_eq!(
+            (&line["type"], &line["run_id"], &line["records"]),
+            (&"dry_run".into(), &"r-july".into(), &19.into())
+        );
         let decided = line["decisions"].as_object().unwrap().iter();
         let decided: BTreeMap<_, _> = decided.map(|(name, count)| (name.clone(), count.as_u64().unwrap())).collect();
         let expected = [("ACCEPTED", 10), ("DUPLICATE_SUPPRESSED", 8), ("REJECTED", 1)];
@@ -200,7 +203,11 @@ fn without_a_terminal_success_is_silent_unless_words_are_asked_for() {
     assert_same("the first run", &env.ingest(&["quickstart.csv", "--run-id", "r-1"]).stderr, created);
     env.ingest(&["quickstart.csv"]).check(0, "");
     let told = env.ingest(&["quickstart.csv", "--run-id", "r-1", "-v"]);
-    let stable: String = told.stderr.lines().filter(|line| !line.starts_with("  time ")).fold(String::new(), |all, line| all + line + "\n");
+    let stable: String = told
+        .stderr
+        .lines()
+        .filter(|line| !line.starts_with("  time "))
+        .fold(String::new(), |all, line| all + line + "\n");
     assert_same(
         "the words of -v",
         &stable,
@@ -212,10 +219,8 @@ fn without_a_terminal_success_is_silent_unless_words_are_asked_for() {
     );
     env.write("bad.csv", format!("{HEADER}\nbad\n"));
     env.ingest(&["bad.csv", "-q"]).check(3, "");
-    env.ingest(&["gone.csv", "-q"]).check(
-        66,
-        "error: cannot open `gone.csv`\n  caused by: No such file or directory (os error 2)\n",
-    );
+    env.ingest(&["gone.csv", "-q"])
+        .check(66, "error: cannot open `gone.csv`\n  caused by: No such file or directory (os error 2)\n");
     let loud = env.ingest(&["gone.csv", "--color", "always"]);
     assert!(loud.stderr.starts_with("\x1b[1;31merror:\x1b[0m cannot open `gone.csv`\n"), "{}", loud.stderr);
 }
