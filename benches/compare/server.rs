@@ -68,7 +68,7 @@ fn first_answer(port: u16) -> anyhow::Result<redis::Connection> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/0"))?;
     let start = Instant::now();
     loop {
-        match client.get_connection() {
+        match client.get_connection_with_timeout(Duration::from_secs(5)) {
             Ok(connection) => return Ok(connection),
             Err(error) if start.elapsed() > START_TIME_MAX => bail!("no answer from `redis-server`: {error}"),
             Err(_) => thread::sleep(Duration::from_millis(10)),

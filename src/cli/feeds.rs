@@ -20,7 +20,7 @@ pub(super) struct NamedFeed {
     pub folder: PathBuf,
     /// What output names start with.
     pub stem: String,
-    /// Standard input as it was spooled; removed when the feed is done.
+    /// A pipe as it was spooled; removed when the feed is done.
     _spool: Option<tempfile::NamedTempFile>,
 }
 
@@ -52,14 +52,15 @@ pub(super) fn readable(path: &Path) -> FeedFile {
     }
 }
 
-/// The feed at `path` with the names for its outputs. Standard input is spooled beside them: it is read twice.
+/// The feed at `path` with the names for its outputs. A pipe is spooled beside them: a feed is read twice.
 pub(super) fn named(path: &Path, name: Option<&str>, settings: &Settings) -> Result<NamedFeed, Failure> {
     let mut feed = readable(path);
     let is_stdin = path.as_os_str() == STANDARD_INPUT;
-    if !is_stdin && let Err(error) = path.metadata() {
-        // Told before anything is said of folders that only exist if the feed does.
-        return Err(Failure::new(ExitCode::NoInput, format!("cannot open `{}`", path.display())).caused_by(error));
-    }
+    // Told before anything is said of folders that only exist if the feed does.
+    let about = feed.path.metadata().map_err(|error| {
+        Failure::new(ExitCode::NoInput, format!("cannot open `{}`", path.display())).caused_by(error)
+    })?;
+    let is_spooled = is_stdin || !(about.is_file() || about.is_dir());
     let own_folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = match settings.output_folder() {
         Some(folder) => folder,
@@ -81,17 +82,22 @@ pub(super) fn named(path: &Path, name: Option<&str>, settings: &Settings) -> Res
         (None, Some(stem)) if !is_stdin => stem.to_string_lossy().into_owned(),
         (None, _) => "stdin".to_owned(),
     };
-    let spool = if is_stdin { Some(spool_stdin(&folder)?) } else { None };
+    let spool = if is_spooled { Some(spool(&feed, &folder)?) } else { None };
     if let Some(spool) = &spool {
         feed.path = spool.path().to_owned();
+    }
+    if is_stdin {
         feed.name.clone_from(&stem);
     }
     Ok(NamedFeed { feed, folder, stem, _spool: spool })
 }
 
-fn spool_stdin(folder: &Path) -> Result<tempfile::NamedTempFile, Failure> {
-    let fail = |error: io::Error| Failure::output(folder, &error).hint("standard input is spooled there first");
-    let mut spool = tempfile::Builder::new().prefix(".stdin.").suffix(".tmp").tempfile_in(folder).map_err(fail)?;
-    io::copy(&mut io::stdin().lock(), &mut spool).map_err(fail)?;
+/// What can be read once only, as a file that can be read again.
+fn spool(feed: &FeedFile, folder: &Path) -> Result<tempfile::NamedTempFile, Failure> {
+    let fail =
+        |error: io::Error| Failure::output(folder, &error).hint("what comes through a pipe is spooled there first");
+    let mut spool = tempfile::Builder::new().prefix(".spool.").suffix(".tmp").tempfile_in(folder).map_err(fail)?;
+    let mut source = std::fs::File::open(&feed.path).map_err(|error| Failure::input(Path::new(&feed.shown), &error))?;
+    io::copy(&mut source, &mut spool).map_err(fail)?;
     Ok(spool)
 }

@@ -23,7 +23,7 @@ use crate::output::{
     AuditLog, DecisionFiles, FeedFacts, HashedFile, Latency, Operation, OutputError, OutputNames, Summary, publish,
     remove_temporaries, sync_folder,
 };
-use crate::run::{FeedLock, Start, now_text};
+use crate::run::{FeedLock, Journal, Start, now_text};
 use crate::store::Store;
 
 /// A published run, as the operator is told of it.
@@ -306,6 +306,9 @@ fn finish_publishing(
     record.state = RunState::Published;
     if !store.write_run(Some(expected), &record)? {
         return Err(IngestError::Overtaken { run: record.run });
+    }
+    if let Some(mut journal) = Journal::open(&names.journal(), &record.run)? {
+        journal.append("run.published", json!({ "epoch": record.epoch, "resumed": true }))?;
     }
     let read = std::fs::read(names.summary()).map_err(|source| OutputError::writing(&names.summary(), source))?;
     let summary = serde_json::from_slice(&read).unwrap_or_default();

@@ -1,11 +1,13 @@
 //! Opening a run: which one it is, its record, its names, its journal.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 
 use super::error::IngestError;
 use super::request::IngestRequest;
 use crate::domain::{Digest, RunId, RunRecord, RunState};
-use crate::output::OutputNames;
+use crate::output::{OutputNames, remove_temporaries};
 use crate::run::{Found, Journal, Start, derived_run_id, now_text, nth_pass, plan_start};
 use crate::store::{Expected, FeedNote, Store};
 
@@ -87,13 +89,18 @@ impl OpenRun {
     ) -> Result<Self, IngestError> {
         let folder = request.folder.to_string_lossy().into_owned();
         let mut expected = left.map(|left| Expected { state: left.state, epoch: left.epoch });
-        let mut names = match left.filter(|left| left.folder == folder) {
-            Some(left) => OutputNames {
-                folder: request.folder.clone(),
-                stem: left.stem.clone(),
-                extension: feed.extension.clone(),
-            },
-            None => OutputNames::unused(&request.folder, &request.stem, &feed.extension)?.0,
+        let names_left = left.map(|left| OutputNames {
+            folder: PathBuf::from(&left.folder),
+            stem: left.stem.clone(),
+            extension: feed.extension.clone(),
+        });
+        let mut names = match names_left {
+            Some(names) if names.folder == request.folder => names,
+            other_folder => {
+                // The earlier attempt's half-written files are of no use here.
+                other_folder.iter().for_each(|names| remove_temporaries(names, &run));
+                OutputNames::unused(&request.folder, &request.stem, &feed.extension)?.0
+            }
         };
         loop {
             let record = RunRecord {

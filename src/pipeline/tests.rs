@@ -205,6 +205,26 @@ fn a_run_that_died_is_gone_on_with_and_others_wait_for_it() {
     assert_eq!((report.counts, report.pass), ([0, 3, 0, 0, 0, 0], 2), "the next pass decides what was held");
 }
 
+#[test]
+fn a_feed_that_changes_while_it_is_read_is_not_published() {
+    struct Append<'a>(&'a Path);
+    impl Progress for Append<'_> {
+        fn start(&self, _: &str, _: u64) {
+            use std::io::Write as _;
+            let mut feed = std::fs::OpenOptions::new().append(true).open(self.0).unwrap();
+            feed.write_all(b"A,9,1,EUR,2026-07-01\n").unwrap();
+        }
+        fn advance(&self, _: u64, _: u64) {}
+        fn finish(&self) {}
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Longer than what is read ahead.
+    let request = request(folder.path(), feed_of(&[(0, 1); 20_000]).as_bytes(), "r-1", 1);
+    let outcome = ingest(&request, &mut *embedded(folder.path(), None), &Append(&request.feed.path));
+    assert!(matches!(outcome, Err(IngestError::Input(crate::input::InputError::Changed { .. }))), "{outcome:?}");
+    assert_eq!(published(folder.path()).keys().collect::<Vec<_>>(), ["july.csv"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

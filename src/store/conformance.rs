@@ -20,8 +20,11 @@ trait StoreData {
     fn open(&self) -> Box<dyn Store>;
 }
 
+/// Makes an empty store.
+type MakeData = fn() -> Box<dyn StoreData>;
+
 /// Every kind of store, and how to get an empty one.
-const STORES: [(&str, fn() -> Box<dyn StoreData>); 5] = [
+const STORES: [(&str, MakeData); 5] = [
     ("memory", || Box::new(SharedMemory::default())),
     ("embedded", || Box::new(LmdbData::new(None))),
     ("embedded, in small transactions", || Box::new(LmdbData::new(Some(7)))),

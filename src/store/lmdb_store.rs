@@ -211,7 +211,7 @@ impl LmdbStore {
             Access::Read => Ok((None, false)),
             Access::Write { create: false } => Err(StoreError::Missing { address: address() }),
             Access::Write { create: true } => {
-                let sentinel = super::new_sentinel();
+                let sentinel = super::random_hex();
                 let meta = Meta { version: CANONICAL_VERSION, layout: LAYOUT.to_owned(), sentinel: sentinel.clone() };
                 self.write(|store, txn| store.records.put(txn, "meta", &encode_meta(&meta)))?;
                 Ok((Some(sentinel), true))

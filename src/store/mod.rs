@@ -21,8 +21,8 @@ pub use redis_store::RedisStore;
 
 use crate::domain::{Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, RunState};
 
-/// A random value that tells a store from every other.
-fn new_sentinel() -> String {
+/// 32 random digits: what tells a store from every other.
+fn random_hex() -> String {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system hands out random bytes");
     let mut hex = Vec::new();

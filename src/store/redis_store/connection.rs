@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
-use super::failure::{Condition, Failure};
+use super::failure::{Condition, Failure, LOGIN_REFUSED};
 use super::wire::{Reply, ReplyReader, write_command};
 use crate::store::record_wire::{Meta, decode_meta};
 use crate::store::{StoreConfig, StoreError, StoreLocation};
@@ -117,7 +117,7 @@ impl Place {
         if login.password().is_some() {
             expect_ok(link.receive()?).map_err(hide_login)?;
         }
-        expect_ok(link.receive()?)?;
+        expect_ok(link.receive()?).map_err(|failure| name_database(failure, &database))?;
         match link.receive()? {
             Reply::Nil => self.check_meta(None)?,
             Reply::Text(found) => self.check_meta(Some(found))?,
@@ -171,12 +171,22 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
     Err(failure)
 }
 
-/// Any failure of the login but that of a server that cannot take one now; never the server's own words.
+/// A login that the server does not understand, since it has no passwords, is refused like any other.
 fn hide_login(failure: Failure) -> Failure {
     match failure {
+        Failure::Server { condition: Condition::Unable, .. } => {
+            Failure::Server { condition: Condition::Denied, cause: LOGIN_REFUSED.to_owned() }
+        }
+        Failure::Server { .. } | Failure::Lost { .. } | Failure::Forgotten { .. } => failure,
+    }
+}
+
+/// A server that knows no such database answers without a code of its own.
+fn name_database(failure: Failure, database: &str) -> Failure {
+    match failure {
         Failure::Server { condition: Condition::Unable, .. } => Failure::Server {
-            condition: Condition::Denied,
-            cause: "the server does not take user and password".to_owned(),
+            condition: Condition::NoDatabase,
+            cause: format!("the server has no database {database}"),
         },
         Failure::Server { .. } | Failure::Lost { .. } | Failure::Forgotten { .. } => failure,
     }
@@ -266,7 +276,7 @@ impl Link {
             while answers.len() < end {
                 let answer = match self.replies.next(&mut self.stream)? {
                     Reply::Error(line) => return Err(Failure::server(line)),
-                    reply => read(reply),
+                    reply @ (Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Integer(_)) => read(reply),
                 };
                 answers.push(answer.ok_or_else(unexpected)?);
             }

@@ -15,6 +15,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// The longest text of a server that is passed on.
 const SERVER_TEXT_LEN_MAX: usize = 200;
 
+/// What is said of a refused login: never the server's own words, which may repeat what it was sent.
+pub(super) const LOGIN_REFUSED: &str = "the server does not take user and password";
+
 /// Why an attempt came to nothing. After each of them the connection is gone, and with it every answer still owed.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -39,6 +42,8 @@ pub(super) enum Condition {
     ForeignKey,
     /// The server is one of a cluster.
     Cluster,
+    /// The database of the address does not exist.
+    NoDatabase,
     /// The server does not understand what is needed.
     Unable,
 }
@@ -123,6 +128,7 @@ impl Failure {
                 | Condition::Denied
                 | Condition::ForeignKey
                 | Condition::Cluster
+                | Condition::NoDatabase
                 | Condition::Unable => false,
             },
         }
@@ -143,6 +149,7 @@ impl Failure {
                 format!("another program uses keys that begin with `{prefix}`; give this one a `key_prefix` of its own")
             }
             Condition::Cluster => "give the address of a server that is no cluster".to_owned(),
+            Condition::NoDatabase => "end the address in the number of a database that the server has".to_owned(),
             Condition::Unable => "Redis 7.0, Valkey 7.2 or a later version of either is needed".to_owned(),
         };
         StoreError::Unfit { address, cause, hint }
@@ -154,20 +161,19 @@ impl From<redis::RedisError> for Failure {
         if let Some(failure) = error.code().and_then(Self::coded) {
             return failure;
         }
-        match error.kind() {
-            // Never the text of these two: it may come from the login.
-            redis::ErrorKind::AuthenticationFailed | redis::ErrorKind::InvalidClientConfig => Self::Server {
-                condition: Condition::Denied,
-                cause: "the server does not take user and password".to_owned(),
-            },
-            redis::ErrorKind::Io if error.is_timeout() => Self::io(&io::ErrorKind::TimedOut.into()),
-            redis::ErrorKind::Io => Self::lost(&error.to_string()),
-            redis::ErrorKind::Parse => Self::malformed("a reply cannot be read"),
-            _ => match error.code() {
-                Some(code) => Self::server(format!("{code} {}", error.detail().unwrap_or_default()).as_bytes()),
-                None => Self::server(error.category().as_bytes()),
-            },
+        let kind = error.kind();
+        // Never the text of these two: it may come from the login.
+        if matches!(kind, redis::ErrorKind::AuthenticationFailed | redis::ErrorKind::InvalidClientConfig) {
+            return Self::Server { condition: Condition::Denied, cause: LOGIN_REFUSED.to_owned() };
         }
+        if error.is_timeout() {
+            return Self::io(&io::ErrorKind::TimedOut.into());
+        }
+        if matches!(kind, redis::ErrorKind::Io | redis::ErrorKind::Parse) {
+            return Self::lost(&error.to_string());
+        }
+        let text = format!("{} {}", error.code().unwrap_or(error.category()), error.detail().unwrap_or_default());
+        Self::server(text.trim_end().as_bytes())
     }
 }
 
@@ -224,7 +230,12 @@ mod tests {
             StoreError::Busy { .. } => "busy",
             StoreError::Denied { .. } => "denied",
             StoreError::Unfit { .. } => "unfit",
-            other => panic!("{other:?}"),
+            StoreError::Unreachable { .. }
+            | StoreError::Missing { .. }
+            | StoreError::Forgotten { .. }
+            | StoreError::OtherVersion { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Io { .. } => "another",
         }
     }
 

@@ -4,10 +4,10 @@ use redis::{Connection, ErrorKind, RedisResult, ServerErrorKind, cmd};
 
 use super::connection::Place;
 use super::{RedisStore, Server};
-use crate::domain::{CANONICAL_VERSION, write_hex};
+use crate::domain::CANONICAL_VERSION;
 use crate::store::marker::Owners;
 use crate::store::record_wire::{Meta, decode_meta, encode_meta};
-use crate::store::{Access, OpenedStore, StoreConfig, StoreError};
+use crate::store::{Access, OpenedStore, StoreConfig, StoreError, random_hex};
 
 /// The layout of keys that other writers can share.
 const LAYOUT: &str = "shared";
@@ -146,13 +146,4 @@ fn check_meta(place: &Place, remembered: Option<&str>, found: Option<Meta>) -> R
 
 fn describe(version: u32, layout: &str) -> String {
     format!("version {version}, layout `{layout}`")
-}
-
-/// 32 random digits.
-fn random_hex() -> String {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).expect("the operating system has a random generator");
-    let mut hex = Vec::with_capacity(32);
-    write_hex(&random, &mut hex);
-    String::from_utf8(hex).expect("hexadecimal digits are ASCII")
 }

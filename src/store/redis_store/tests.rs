@@ -20,7 +20,7 @@ const PASSWORD: &str = "s3cr3t-p4ssw0rd";
 
 /// A client that knows nothing of this program.
 fn plain_client(server: &TestServer) -> redis::Connection {
-    redis::Client::open(server.url()).unwrap().get_connection().unwrap()
+    redis::Client::open(server.url()).unwrap().get_connection_with_timeout(Duration::from_secs(5)).unwrap()
 }
 
 fn ask<T: redis::FromRedisValue>(client: &mut redis::Connection, command: &[&str]) -> T {
@@ -186,7 +186,8 @@ fn failures_between_which_something_is_answered_are_no_row_of_failures() {
 #[test]
 fn any_sequence_of_failures_is_survived() {
     let bench = std::cell::RefCell::new(Bench::new(Duration::from_millis(100), 20));
-    let mut runner = TestRunner::new(Config { cases: 40, failure_persistence: None, ..Config::default() });
+    let mut runner =
+        TestRunner::new(Config { cases: 40, max_shrink_iters: 20, failure_persistence: None, ..Config::default() });
     let fate = prop_oneof![20 => (0_usize..4_000).prop_map(Fate::Cut), 1 => (0_usize..4_000).prop_map(Fate::Stall)];
     let outcome = runner.run(&(1_u64..300, proptest::collection::vec(fate, 0..6)), |(count, fates)| {
         let mut bench = bench.borrow_mut();
@@ -448,5 +449,6 @@ fn the_database_of_the_address_is_used() {
     assert_eq!(ask::<u64>(&mut client, &["DBSIZE"]), 0);
     ask::<()>(&mut client, &["SELECT", "3"]);
     assert_eq!(ask::<u64>(&mut client, &["DBSIZE"]), 3);
-    assert!(matches!(open_error(&config_for(&server.url().replace("/0", "/99"))), StoreError::Unfit { .. }));
+    let error = open_error(&config_for(&server.url().replace("/0", "/99")));
+    assert!(matches!(&error, StoreError::Unfit { cause, .. } if cause.contains("database 99")), "{error:?}");
 }
