@@ -66,11 +66,11 @@ fn the_manual_has_every_setting_with_its_flag_variable_and_default() {
         let variable = format!("FEEDDEDUP_{}", key.to_uppercase());
         let second = entry.lines().nth(1).unwrap();
         assert!(second.starts_with(&format!("{flag} ")) && second.ends_with(&format!(", {variable}")), "{second}");
-        let default = match &setting["value"] {
-            Value::String(text) if setting["origin"] == "default" => text.clone(),
-            Value::Number(_) | Value::Bool(_) if setting["origin"] == "default" => setting["value"].to_string(),
-            _ => continue,
-        };
+        let value = &setting["value"];
+        if value.is_null() || setting["origin"] != "default" {
+            continue;
+        }
+        let default = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         // A default below the home directory is told in words there.
         let is_of_home = default.contains('/') || default.contains("[store]");
         assert!(is_of_home || entry.starts_with(&format!("{default};")), "{key}: {default}");
