@@ -275,7 +275,6 @@ mod tests {
 
     use super::*;
     use crate::cli::environment::Environment;
-    use crate::cli::layers::variable_of;
 
     fn ingest(words: &[&str]) -> Result<IngestArgs, clap::Error> {
         let words = Words::try_parse_from(["feeddedup", "ingest"].iter().chain(words))?;
@@ -347,31 +346,6 @@ mod tests {
             &["a", "--expect-total", "EUR=1", "--expect-total", "eur=2"],
         ] {
             assert_eq!(check(bad, &plain).unwrap_err().exit, ExitCode::Usage, "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn the_manual_names_every_setting_flag_and_exit_code() {
-        let manual = include_str!("../../man/feeddedup.1").replace("\\-", "-").replace("\\fB", "").replace("\\fR", "");
-        for key in KEYS {
-            let flag_line = format!("{} \\fI{}, {}", flag_of(key.name), key.placeholder, variable_of(key.name));
-            for named in [format!(".TP\n{}  (default: ", key.name), flag_line] {
-                assert!(manual.contains(&named), "{named}");
-            }
-            assert!(key.default.is_none_or(|default| manual.contains(&format!("{}  (default: {default};", key.name))));
-        }
-        let mut program = Words::command();
-        program.build();
-        for command in program.get_subcommands() {
-            assert!(manual.contains(&format!("feeddedup {}", command.get_name())), "{}", command.get_name());
-            for flag in command.get_arguments().filter_map(Arg::get_long) {
-                assert!(manual.contains(&format!("--{flag}")), "{flag}");
-            }
-        }
-        for code in ExitCode::ALL {
-            let meaning = code.meaning().split([':', ',']).next().unwrap();
-            let named = format!("\n.B {}\n{}{}", code.number(), meaning[..1].to_uppercase(), &meaning[1..]);
-            assert!(manual.contains(&named), "{named}");
         }
     }
 }

@@ -43,6 +43,11 @@ impl Environment {
     pub fn folder(&self, name: &str) -> Option<&Path> {
         self.variable(name).map(Path::new)
     }
+
+    /// The first of the folders that a variable lists, with colons between them.
+    pub fn first_folder(&self, name: &str) -> Option<PathBuf> {
+        self.variable(name).and_then(|words| std::env::split_paths(words).next())
+    }
 }
 
 impl fmt::Debug for Environment {

@@ -22,9 +22,8 @@ const MEMORY_LEN_MAX: u64 = 64 * 1024;
 
 /// Where the state directory is if no setting says so: systemd's, or else the user's own.
 pub fn default_place(environment: &Environment) -> Option<Setting<PathBuf>> {
-    if let Some(words) = environment.variable("STATE_DIRECTORY") {
-        // A unit may have several, with colons between them; ours is the first.
-        let first = std::env::split_paths(words).next()?;
+    // A unit may have several; ours is the first.
+    if let Some(first) = environment.first_folder("STATE_DIRECTORY") {
         return Some(Setting { value: first, origin: Origin::Variable("STATE_DIRECTORY".to_owned()) });
     }
     let home = environment.state_home.as_ref()?;

@@ -42,6 +42,9 @@ const LAYOUT: &str = "embedded";
 /// A posted day in three bytes and a source hash.
 const KEY_LEN: usize = 35;
 
+/// A disk with less room than this, in bytes, is full: the pages of a small transaction do not fit.
+const ROOM_MIN: u64 = 64 * 1024;
+
 /// Magic numbers of file systems over a network, where LMDB's locks and maps do not hold: NFS, SMB, CIFS, SMB2.
 const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42];
 
@@ -125,10 +128,22 @@ fn open_env(path: &Path, read_only: bool) -> Result<Env<WithoutTls>, StoreError>
     Err(StoreError::Io { path: display(path), source })
 }
 
+/// The number of the system's input/output error.
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+
+/// Whether the disk under the store has less room than a transaction needs at the least.
+fn is_disk_full(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|about| about.f_bavail.saturating_mul(about.f_frsize) < ROOM_MIN)
+}
+
 /// An error of the library in the words of stores.
 fn told(path: &Path, error: heed::Error) -> StoreError {
     let address = format!("file:{}", path.display());
     match error {
+        // LMDB calls a write that was cut short an input/output error.
+        heed::Error::Io(source) if source.raw_os_error() == Some(EIO) && is_disk_full(path) => {
+            StoreError::Io { path: display(path), source: std::io::ErrorKind::StorageFull.into() }
+        }
         heed::Error::Io(source) => StoreError::Io { path: display(path), source },
         heed::Error::Mdb(heed::MdbError::MapFull) => {
             StoreError::Io { path: display(path), source: std::io::ErrorKind::StorageFull.into() }

@@ -1,6 +1,8 @@
 //! The harness: the real binary in a world of its own. Nothing of the machine's settings, clock or stores comes in.
 
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -25,7 +27,7 @@ pub(crate) enum StoreKind {
 }
 
 /// Every kind of store. A new row needs a variant, and an arm of `start`.
-pub(crate) const STORES: &[StoreKind] = &[StoreKind::Embedded];
+pub(crate) const STORES: &[StoreKind] = &[StoreKind::Embedded, StoreKind::Redis];
 
 /// File names and what the files hold.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
@@ -112,6 +114,16 @@ impl Env {
             command.env("FEEDDEDUP_LOCK_TIMEOUT_MS", "500");
         }
         command
+    }
+
+    /// Asks the server for `command`; returns its reply as it came.
+    pub(crate) fn ask_server(&self, command: &str) -> String {
+        let server = self.server.as_ref().expect("this world's store is a server");
+        let mut stream = TcpStream::connect(server.socket_address()).unwrap();
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
     }
 
     /// Runs the binary with `words`.

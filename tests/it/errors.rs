@@ -1,12 +1,13 @@
 //! Every failure: its message word for word, its exit code, and that nothing is left half-written.
 
 use std::fs::File;
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::env::{Env, HEADER, STORES};
+use crate::env::{Env, HEADER, STORES, StoreKind};
 
 const ROW: &str = "DE-main,T1,-12.50,EUR,2026-07-01\n";
 
@@ -221,7 +222,7 @@ fn a_disk_without_room_for_the_store() {
     crate::env::assert_same(
         "standard error",
         &told,
-        "error: could not use the store at `out/store`\n  caused by: No space left on device (os error 28)\n  hint: \
+        "error: could not use the store at `out/store`\n  caused by: no storage space\n  hint: \
          nothing of this input is published: mend the cause and repeat the command, it goes on where it stopped\n",
     );
     assert_eq!(ran.code, Some(74));
@@ -276,6 +277,67 @@ fn a_store_that_was_used_and_is_gone() {
                    that was used before\n";
     env.ingest(&["july.csv"]).check(76, &format!("{another}{restore}"));
     assert_eq!(env.files(), files, "nothing is written");
+}
+
+#[test]
+fn a_server_that_forgot_or_would_forget() {
+    let env = Env::new(StoreKind::Redis);
+    env.write("july.csv", feed());
+    env.ingest(&["july.csv"]).check_silent();
+    let files = env.files();
+    env.ask_server("CONFIG SET maxmemory-policy allkeys-lru");
+    env.ingest(&["july.csv"]).check(
+        78,
+        "error: the store at `[store]` cannot be trusted with claims\n  caused by: its `maxmemory-policy` is \
+         `allkeys-lru`, under which it drops claims\n  hint: set `maxmemory-policy noeviction` on the server, in its \
+         configuration file too\n",
+    );
+    env.ask_server("CONFIG SET maxmemory-policy noeviction");
+    env.ask_server("FLUSHALL");
+    for words in [&["july.csv"][..], &["july.csv", "--dry-run"]] {
+        env.ingest(words).check(
+            76,
+            "error: the store at `[store]` has forgotten its claims\n  caused by: it was used before and is empty now, or \
+             has another prefix\n  hint: nothing of this input is published: restore the store from a backup before \
+             anything is ingested again\n",
+        );
+    }
+    assert_eq!(env.files(), files, "nothing is written");
+}
+
+#[test]
+fn a_server_that_nobody_runs() {
+    let env = Env::embedded();
+    env.write("july.csv", feed());
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let url = format!("redis://127.0.0.1:{port}/0");
+    for dry in [&[][..], &["--dry-run"]] {
+        env.ingest(&[&["july.csv", "--store", &url], dry].concat()).check(
+            75,
+            &format!(
+                "error: no answer from the store at `{url}`\n  caused by: Connection refused (os error 111)\n  hint: \
+                 nothing of this input is published: start the store and repeat the command, it goes on where it \
+                 stopped\n"
+            ),
+        );
+    }
+    assert_eq!(env.files().into_keys().collect::<Vec<_>>(), ["july.csv"]);
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_gone_on_with_later() {
+    let env = Env::new(StoreKind::Redis);
+    env.write("july.csv", large_feed());
+    env.ingest(&["july.csv", "--run-id", "r-0"]).check_silent();
+    let server = env.server.as_ref().unwrap();
+    env.write("august.csv", large_feed().replace("DE-main", "US-main"));
+    server.pause();
+    let ran = env.ingest(&["august.csv", "--run-id", "r-august"]);
+    server.resume();
+    assert!(ran.stderr.starts_with("error: no answer from the store at `[store]`\n  caused by: "), "{}", ran.stderr);
+    assert_eq!(ran.code, Some(75));
+    env.ingest(&["august.csv", "--run-id", "r-august"]).check(0, "");
+    assert_eq!(env.text("august.accepted.csv"), env.text("august.csv"));
 }
 
 #[test]

@@ -21,12 +21,12 @@ static GOLDEN: LazyLock<BTreeMap<String, Files>> = LazyLock::new(|| {
     feeds().into_keys().map(|feed| (feed.clone(), files_of(&folder(&feed)))).collect()
 });
 
-fn feeds() -> Files {
+pub(crate) fn feeds() -> Files {
     files_of(&fixture("feeds"))
 }
 
 /// The files of a run over `feed` in `env`, and what was said.
-fn ingest(feed: &str, env: &Env, words: &[&str]) -> Files {
+pub(crate) fn ingest(feed: &str, env: &Env, words: &[&str]) -> Files {
     env.write(feed, &feeds()[feed]);
     let stem = feed.split('.').next().unwrap();
     let profile = fixture(&format!("profiles/{stem}.toml"));

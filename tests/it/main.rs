@@ -1,9 +1,16 @@
 //! The program as its users meet it: the real binary, in folders of its own, told by its files, messages and exit codes.
 
+mod crash;
 mod env;
 mod errors;
+mod formats;
 mod golden;
+mod interleave;
+mod man;
+mod oracle;
 mod replay;
+mod tidy;
+
 // One server for the store's own tests and for these.
 #[path = "../../src/store/test_server.rs"]
 mod test_server;
