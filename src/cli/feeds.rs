@@ -1,13 +1,15 @@
 //! The feeds that the operator named: files, standard input, and the profile to read them with.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::args::STANDARD_INPUT;
 use super::failure::{ExitCode, Failure};
 use super::settings::Settings;
 use crate::input::Profile;
-use crate::pipeline::FeedFile;
+use crate::pipeline::{FeedBytes, FeedFile};
 
 /// The largest profile, in bytes.
 const PROFILE_LEN_MAX: u64 = 1024 * 1024;
@@ -20,8 +22,6 @@ pub(super) struct NamedFeed {
     pub folder: PathBuf,
     /// What output names start with.
     pub stem: String,
-    /// A pipe as it was spooled; removed when the feed is done.
-    _spool: Option<tempfile::NamedTempFile>,
 }
 
 /// The profile that the settings name, or the canonical one.
@@ -45,7 +45,7 @@ pub(super) fn readable(path: &Path) -> FeedFile {
     let is_stdin = path.as_os_str() == STANDARD_INPUT;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     FeedFile {
-        path: if is_stdin { PathBuf::from("/dev/stdin") } else { path.to_owned() },
+        bytes: if is_stdin { FeedBytes::StandardInput } else { FeedBytes::Path(path.to_owned()) },
         shown: path.display().to_string(),
         name: if is_stdin { "stdin".to_owned() } else { file_name },
         extension: path.extension().map(|extension| extension.to_string_lossy().into_owned()),
@@ -57,10 +57,12 @@ pub(super) fn named(path: &Path, name: Option<&str>, settings: &Settings) -> Res
     let mut feed = readable(path);
     let is_stdin = path.as_os_str() == STANDARD_INPUT;
     // Told before anything is said of folders that only exist if the feed does.
-    let about = feed.path.metadata().map_err(|error| {
-        Failure::new(ExitCode::NoInput, format!("cannot open `{}`", path.display())).caused_by(error)
-    })?;
-    let is_spooled = is_stdin || !(about.is_file() || about.is_dir());
+    let cannot_open =
+        |error| Failure::new(ExitCode::NoInput, format!("cannot open `{}`", path.display())).caused_by(error);
+    let is_spooled = is_stdin || {
+        let about = path.metadata().map_err(cannot_open)?;
+        !(about.is_file() || about.is_dir())
+    };
     let own_folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = match settings.output_folder() {
         Some(folder) => folder,
@@ -82,22 +84,25 @@ pub(super) fn named(path: &Path, name: Option<&str>, settings: &Settings) -> Res
         (None, Some(stem)) if !is_stdin => stem.to_string_lossy().into_owned(),
         (None, _) => "stdin".to_owned(),
     };
-    let spool = if is_spooled { Some(spool(&feed, &folder)?) } else { None };
-    if let Some(spool) = &spool {
-        feed.path = spool.path().to_owned();
+    if is_spooled {
+        let spooled = if is_stdin {
+            spool(&mut io::stdin().lock(), &folder)?
+        } else {
+            spool(&mut File::open(path).map_err(cannot_open)?, &folder)?
+        };
+        feed.bytes = FeedBytes::Spooled(Arc::new(spooled));
     }
     if is_stdin {
         feed.name.clone_from(&stem);
     }
-    Ok(NamedFeed { feed, folder, stem, _spool: spool })
+    Ok(NamedFeed { feed, folder, stem })
 }
 
-/// What can be read once only, as a file that can be read again.
-fn spool(feed: &FeedFile, folder: &Path) -> Result<tempfile::NamedTempFile, Failure> {
+/// What can be read once only, in a file without a name: it goes away with the process, however that ends.
+fn spool(source: &mut dyn io::Read, folder: &Path) -> Result<File, Failure> {
     let fail =
         |error: io::Error| Failure::output(folder, &error).hint("what comes through a pipe is spooled there first");
-    let mut spool = tempfile::Builder::new().prefix(".spool.").suffix(".tmp").tempfile_in(folder).map_err(fail)?;
-    let mut source = std::fs::File::open(&feed.path).map_err(|error| Failure::input(Path::new(&feed.shown), &error))?;
-    io::copy(&mut source, &mut spool).map_err(fail)?;
+    let mut spool = tempfile::tempfile_in(folder).map_err(fail)?;
+    io::copy(source, &mut spool).map_err(fail)?;
     Ok(spool)
 }

@@ -24,6 +24,9 @@ impl From<IngestError> for Failure {
             IngestError::Refused(StartRefusal::OtherFeed { .. }) => {
                 Self::usage(words).hint("give another `--run-id`, or none")
             }
+            IngestError::Refused(StartRefusal::OtherProfile { .. }) => {
+                Self::usage(words).hint("give the profile of the run, or another `--run-id`, or none")
+            }
             IngestError::Refused(StartRefusal::PublishingElsewhere { .. }) => {
                 Self::new(ExitCode::TryLater, words).hint("repeat the command there, with the same output folder")
             }
@@ -34,8 +37,16 @@ impl From<IngestError> for Failure {
                 .hint("nothing was published by this process: let the other worker finish, then repeat the command"),
             IngestError::Stuck { .. } => Self::new(ExitCode::StoreForgot, words)
                 .hint("look where the file went: if it was taken away after it was published, nothing is lost"),
-            IngestError::ControlTotals | IngestError::Panicked => Self::new(ExitCode::Bug, words)
-                .hint("nothing of this feed is published: please report this with the feed's size and format"),
+            IngestError::Unfinished(error) => {
+                return Self::from(*error).hint(
+                    "the run is sealed and some of its files may stand already: repeat the command, it goes on with \
+                     publishing; do not use the files before `summary.json` is there",
+                );
+            }
+            IngestError::ControlTotals | IngestError::Panicked | IngestError::WriterGone => {
+                Self::new(ExitCode::Bug, words)
+                    .hint("nothing of this feed is published: please report this with the feed's size and format")
+            }
         };
         source.into_iter().fold(failure, Self::caused_by)
     }
@@ -52,8 +63,10 @@ fn of_input(error: &InputError, words: String) -> Failure {
                 None => failure,
             }
         }
-        InputError::Changed { .. } => Failure::unfit_feed(words)
-            .hint("nothing is published: repeat the command once the feed is complete and nobody writes to it"),
+        InputError::Changed { .. } => Failure::unfit_feed(words).hint(
+            "nothing is published and the claims are freed: repeat the command once the feed is complete and nobody \
+             writes to it",
+        ),
     }
 }
 

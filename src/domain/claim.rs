@@ -38,6 +38,16 @@ pub enum Marker {
     Unreadable,
 }
 
+/// A claim of a dead attempt that passes to its run's present epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adoption {
+    pub claim: Claim,
+    /// The marker that was found: its owner and its row.
+    pub found: (Arc<Owner>, u64),
+    /// The owner from now on: the present epoch, and the time of the first sight.
+    pub owner: Arc<Owner>,
+}
+
 /// The store's answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimOutcome {

@@ -73,6 +73,8 @@ impl Decision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
     pub state: RunState,
+    /// The attempt that published, or the latest one.
+    pub epoch: u32,
     pub feed_name: String,
 }
 
@@ -89,22 +91,23 @@ pub enum Basis {
 
 /// A decision and what it rests on; an accepted record rests on nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Decided {
     pub decision: Decision,
     pub basis: Option<Basis>,
 }
 
 /// Decides one record of run `run` by the store's answer; `view` tells what is known of another run.
 ///
-/// Only a published run suppresses: one that is not may never publish, and the record would be lost.
+/// Only what a published attempt accepted suppresses. A run that is not published may never be; and a marker of an
+/// earlier epoch than the published one is of an attempt that died, which may have read a feed of other bytes.
 pub fn decide(
     run: &RunId,
     row: u64,
     outcome: ClaimOutcome,
     view: impl FnOnce(&RunId) -> Option<Arc<RunView>>,
-) -> Verdict {
+) -> Decided {
     let marker = match outcome {
-        ClaimOutcome::Novel => return Verdict { decision: Decision::Accepted, basis: None },
+        ClaimOutcome::Novel => return Decided { decision: Decision::Accepted, basis: None },
         ClaimOutcome::Found(marker) => marker,
     };
     let (decision, basis) = match marker {
@@ -113,23 +116,18 @@ pub fn decide(
         Marker::Run { owner, row: first } if owner.run == *run => {
             if first == row {
                 // Our own claim, seen again: an answer that was lost, or an attempt that died.
-                return Verdict { decision: Decision::Accepted, basis: None };
+                return Decided { decision: Decision::Accepted, basis: None };
             }
             (Decision::Suppressed, Basis::Row { owner, row: first, feed: None })
         }
         Marker::Run { owner, row: first } => {
             let feed = view(&owner.run);
-            let decision = match feed.as_ref().map(|known| known.state) {
-                Some(RunState::Published) => Decision::Suppressed,
-                Some(
-                    RunState::Open | RunState::Sealed | RunState::Publishing | RunState::Fenced | RunState::Reverted,
-                )
-                | None => Decision::Held,
-            };
+            let is_published = |known: &Arc<RunView>| known.state == RunState::Published && known.epoch == owner.epoch;
+            let decision = if feed.as_ref().is_some_and(is_published) { Decision::Suppressed } else { Decision::Held };
             (decision, Basis::Row { owner, row: first, feed })
         }
     };
-    Verdict { decision, basis: Some(basis) }
+    Decided { decision, basis: Some(basis) }
 }
 
 #[cfg(test)]
@@ -141,7 +139,11 @@ mod tests {
     }
 
     fn check(outcome: ClaimOutcome, state: Option<RunState>) -> Decision {
-        let view = |_: &RunId| state.map(|state| Arc::new(RunView { state, feed_name: "june.csv".into() }));
+        check_epoch(outcome, state, 1)
+    }
+
+    fn check_epoch(outcome: ClaimOutcome, state: Option<RunState>, epoch: u32) -> Decision {
+        let view = |_: &RunId| state.map(|state| Arc::new(RunView { state, epoch, feed_name: "june.csv".into() }));
         decide(&RunId::parse("r-july").unwrap(), 7, outcome, view).decision
     }
 
@@ -153,6 +155,8 @@ mod tests {
             assert_eq!(check(foreign(), Some(state)), expected, "{state:?}");
         }
         assert_eq!(check(foreign(), None), Decision::Held, "a run without a record may still publish");
+        let orphaned = check_epoch(foreign(), Some(RunState::Published), 2);
+        assert_eq!(orphaned, Decision::Held, "the attempt that published did not accept it");
     }
 
     #[test]

@@ -14,8 +14,8 @@ mod text;
 
 pub use amount::{Amount, Currency};
 pub use canonical::{CANONICAL_VERSION, Canonical, Canonicalizer};
-pub use claim::{Bid, Claim, ClaimOutcome, Marker, Owner};
-pub use decision::{Basis, Decision, RunView, Verdict, decide};
+pub use claim::{Adoption, Bid, Claim, ClaimOutcome, Marker, Owner};
+pub use decision::{Basis, Decided, Decision, RunView, decide};
 pub use hash::{Digest, IdentityHash, SourceHash, write_hex};
 pub use ids::{RunId, RunIdError, TraceId};
 pub use money::{Money, Total};

@@ -7,10 +7,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{HashedFile, OutputError};
-use crate::domain::{
-    Basis, Decision, Digest, OutputRecord, RejectReason, RunCounts, RunId, SourceHash, Verdict, write_hex,
-};
+use super::{Attempt, HashedFile, OutputError};
+use crate::domain::{Basis, Decided, Decision, Digest, OutputRecord, RejectReason, RunCounts, SourceHash, write_hex};
 
 /// Events between two links of the chain.
 const EVENTS_PER_LINK: u64 = 1_000;
@@ -42,7 +40,7 @@ pub struct CheckedRecord<'a> {
     pub line_number: u64,
     /// None for a rejected line.
     pub source_hash: Option<&'a SourceHash>,
-    pub verdict: &'a Verdict,
+    pub decided: &'a Decided,
     pub reject_reason: Option<&'a RejectReason>,
 }
 
@@ -61,13 +59,14 @@ pub struct FeedFacts {
 }
 
 impl AuditLog {
-    /// Creates the log of `run` on its way to `target`; every line bears the time `ts`.
-    pub fn create(target: &Path, run: &RunId, ts: &str, feed_name: &str) -> Result<Self, OutputError> {
+    /// Creates the log of `attempt` on its way to `target`; every line bears the time `ts`.
+    pub fn create(target: &Path, attempt: &Attempt, ts: &str, feed_name: &str) -> Result<Self, OutputError> {
+        let run = &attempt.run;
         let event_head = format!("{{\"ts\":{},\"event\":\"", json(ts)).into_bytes();
         let mut checked_head = event_head.clone();
         checked_head.extend_from_slice(format!("dedup.checked\",\"trace_id\":\"{run}:").as_bytes());
         Ok(Self {
-            file: HashedFile::create(target, run)?,
+            file: HashedFile::create(target, attempt)?,
             feed_name: json(feed_name),
             checked_head,
             event_head,
@@ -130,7 +129,7 @@ impl AuditLog {
             write_hex(hash.as_bytes(), out);
         }
         out.extend_from_slice(b"\",\"match_decision\":\"");
-        out.extend_from_slice(record.verdict.decision.wire_name().as_bytes());
+        out.extend_from_slice(record.decided.decision.wire_name().as_bytes());
         out.extend_from_slice(b"\",\"row\":");
         write_number(record.row, out);
         out.extend_from_slice(b",\"line\":");
@@ -138,8 +137,8 @@ impl AuditLog {
         if let Some(reason) = record.reject_reason {
             write_reject(reason, out);
         }
-        if let Some(basis) = &record.verdict.basis {
-            write_basis(basis, record.verdict.decision, &self.own_trace, &self.feed_name, out);
+        if let Some(basis) = &record.decided.basis {
+            write_basis(basis, record.decided.decision, &self.own_trace, &self.feed_name, out);
         }
         out.extend_from_slice(b"}\n");
         self.count_event()

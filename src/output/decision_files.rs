@@ -1,13 +1,13 @@
 //! A file of records for each decision, each beginning as the feed does.
 
-use super::{HashedFile, OutputError, OutputNames};
-use crate::domain::{Decision, OutputRecord, RunId};
+use super::{Attempt, HashedFile, OutputError, OutputNames};
+use crate::domain::{Decision, OutputRecord};
 
 /// The files of records of one run.
 #[derive(Debug)]
 pub struct DecisionFiles {
     names: OutputNames,
-    run: RunId,
+    attempt: Attempt,
     /// The feed's bytes before its first line.
     prologue: Vec<u8>,
     /// In the order of `Decision::ALL`; one that shares its file with another decision has none of its own.
@@ -16,9 +16,9 @@ pub struct DecisionFiles {
 
 impl DecisionFiles {
     /// Creates the files that exist even without records: accepted and suppressed.
-    pub fn create(names: &OutputNames, run: &RunId, prologue: &[u8]) -> Result<Self, OutputError> {
+    pub fn create(names: &OutputNames, attempt: &Attempt, prologue: &[u8]) -> Result<Self, OutputError> {
         let prologue = prologue.to_vec();
-        let mut files = Self { names: names.clone(), run: run.clone(), prologue, files: Default::default() };
+        let mut files = Self { names: names.clone(), attempt: attempt.clone(), prologue, files: Default::default() };
         files.file(Decision::Accepted)?;
         files.file(Decision::Suppressed)?;
         Ok(files)
@@ -28,7 +28,7 @@ impl DecisionFiles {
         // Let through unverified, records are accepted ones all the same.
         let place = if decision == Decision::Unverified { Decision::Accepted } else { decision }.index();
         if self.files[place].is_none() {
-            let mut file = HashedFile::create(&self.names.records(decision), &self.run)?;
+            let mut file = HashedFile::create(&self.names.records(decision), &self.attempt)?;
             file.write(&self.prologue)?;
             self.files[place] = Some(file);
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::OutputError;
-use super::names::temporary_of;
-use crate::domain::{Digest, OutputRecord, RunId};
+use super::names::Attempt;
+use crate::domain::{Digest, OutputRecord};
 
 /// Bytes gathered before they are hashed and written.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -27,13 +27,12 @@ pub struct HashedFile {
 }
 
 impl HashedFile {
-    /// Creates the temporary for `target`; what a dead attempt of the same run left there is emptied.
-    pub fn create(target: &Path, run: &RunId) -> Result<Self, OutputError> {
-        let temporary = temporary_of(target, run);
+    /// Creates the temporary of `attempt` for `target`.
+    pub fn create(target: &Path, attempt: &Attempt) -> Result<Self, OutputError> {
+        let temporary = attempt.temporary_of(target);
         let file = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .open(&temporary)
             .map_err(|source| OutputError::creating(target, source))?;
         Ok(Self {
@@ -80,11 +79,6 @@ impl HashedFile {
     /// The open file, so that a thread of its own can push written bytes to the disk early.
     pub fn handle(&self) -> Arc<File> {
         Arc::clone(&self.file)
-    }
-
-    /// Bytes handed to the operating system so far.
-    pub fn written(&self) -> u64 {
-        self.written
     }
 
     /// Writes the rest and waits until the disk has all of it.

@@ -17,16 +17,22 @@ pub struct OutputNames {
 }
 
 impl OutputNames {
-    /// The first names on `stem` in `folder` that no file bears yet, and their number.
-    pub fn unused(folder: &Path, stem: &str, extension: &str) -> Result<(Self, u32), OutputError> {
+    /// The first names on `stem` in `folder` that no file bears yet.
+    pub fn unused(folder: &Path, stem: &str, extension: &str) -> Result<Self, OutputError> {
         for number in 1..=NUMBER_MAX {
             let stem = if number == 1 { stem.to_owned() } else { format!("{stem}.{number}") };
             let names = Self { folder: folder.to_owned(), stem, extension: extension.to_owned() };
             if names.all().iter().all(|path| path.symlink_metadata().is_err()) {
-                return Ok((names, number));
+                return Ok(names);
             }
         }
         Err(OutputError::Occupied { path: folder.join(stem) })
+    }
+
+    /// Whether the names are `stem` itself or `stem` with a number.
+    pub fn is_on(&self, stem: &str) -> bool {
+        let number = self.stem.strip_prefix(stem).map(|rest| rest.strip_prefix('.').unwrap_or(rest));
+        number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
     }
 
     /// Every name that a run may give a file.
@@ -61,10 +67,19 @@ impl OutputNames {
     }
 }
 
-/// Where `target` is written before `run` publishes it: beside it, under a name that a restart finds again.
-pub(super) fn temporary_of(target: &Path, run: &RunId) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    target.with_file_name(format!(".{name}.{run}.tmp"))
+/// One attempt at a run: no two write to one temporary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub run: RunId,
+    pub epoch: u32,
+}
+
+impl Attempt {
+    /// Where `target` is written before it is published: beside it, under a name that the same attempt finds again.
+    pub(super) fn temporary_of(&self, target: &Path) -> PathBuf {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        target.with_file_name(format!(".{name}.{}.{}.tmp", self.run, self.epoch))
+    }
 }
 
 #[cfg(test)]
@@ -75,10 +90,11 @@ mod tests {
     fn a_further_run_gets_one_number_for_all_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let next = || OutputNames::unused(folder.path(), "july", "csv").unwrap();
-        assert_eq!((next().0.stem.as_str(), next().1), ("july", 1));
+        assert_eq!(next().stem, "july");
         std::fs::write(folder.path().join("july.held.csv"), "").unwrap();
-        assert_eq!((next().0.stem.as_str(), next().1), ("july.2", 2));
+        assert_eq!(next().stem, "july.2");
         std::fs::write(folder.path().join("july.2.journal.jsonl"), "").unwrap();
-        assert_eq!(next().0.summary().file_name().unwrap(), "july.3.summary.json");
+        assert_eq!(next().summary().file_name().unwrap(), "july.3.summary.json");
+        assert!(next().is_on("july") && !next().is_on("jul") && !next().is_on("july.3.x"));
     }
 }

@@ -7,8 +7,7 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest as _, Sha256};
 
-use super::names::temporary_of;
-use super::{OutputError, OutputNames};
+use super::{Attempt, OutputError, OutputNames};
 use crate::domain::{Digest, OutputRecord, RunId};
 
 /// Waits until the disk knows the names in `folder`.
@@ -22,16 +21,16 @@ pub fn sync_folder(folder: &Path) -> Result<(), OutputError> {
 /// Returns the first output of which neither the temporary nor the target is there with the sealed digest.
 pub fn publish<'a>(
     names: &OutputNames,
-    run: &RunId,
+    attempt: &Attempt,
     outputs: &'a [OutputRecord],
 ) -> Result<Option<&'a OutputRecord>, OutputError> {
     for output in outputs {
         let target = names.folder.join(&output.name);
-        let temporary = temporary_of(&target, run);
+        let temporary = attempt.temporary_of(&target);
         if temporary.symlink_metadata().is_ok() {
             match rename_without_replacing(&temporary, &target) {
                 // Linked by an attempt that died before it unlinked.
-                Err(OutputError::Occupied { .. }) if is_published(&target, output)? => remove_temporary(&target, run),
+                Err(OutputError::Occupied { .. }) if is_published(&target, output)? => remove(&temporary),
                 renamed => renamed?,
             }
         } else if !is_published(&target, output)? {
@@ -88,11 +87,18 @@ fn link_then_unlink(from: &Path, to: &Path) -> Result<(), OutputError> {
     }
 }
 
-/// Removes the temporaries of a run that gave up. Failures do not matter: a restart empties what it finds.
-pub fn remove_temporaries(names: &OutputNames, run: &RunId) {
-    names.all().iter().for_each(|target| remove_temporary(target, run));
+/// Removes the temporaries of an attempt that gave up. Failures do not matter: they are found again by name.
+pub fn remove_temporaries(names: &OutputNames, attempt: &Attempt) {
+    names.all().iter().for_each(|target| remove(&attempt.temporary_of(target)));
 }
 
-fn remove_temporary(target: &Path, run: &RunId) {
-    let _ = std::fs::remove_file(temporary_of(target, run));
+/// Removes the temporaries of all attempts at `run` before `epoch`.
+pub fn remove_earlier_temporaries(names: &OutputNames, run: &RunId, epoch: u32) {
+    for epoch in 1..epoch {
+        remove_temporaries(names, &Attempt { run: run.clone(), epoch });
+    }
+}
+
+fn remove(temporary: &Path) {
+    let _ = std::fs::remove_file(temporary);
 }

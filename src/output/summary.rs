@@ -30,8 +30,21 @@ pub struct Summary<'a> {
     pub outputs: &'a [OutputRecord],
     pub audit_chain: &'a Digest,
     pub exit_code: u8,
+    pub gates: GatesTold,
     /// Left out where outputs must be the same on every run.
     pub operation: Option<Operation>,
+}
+
+/// The gates that held, and what they were held against.
+#[derive(Debug, Clone, Serialize)]
+pub struct GatesTold {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_records: Option<u64>,
+    /// By currency, as decimal text; each is the feed's own net total too.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub expected_totals: BTreeMap<String, String>,
+    pub reject_limit_percent: u64,
+    pub rejected: u64,
 }
 
 /// How the run went on this machine.
@@ -78,6 +91,7 @@ struct Wire<'a> {
     decisions: BTreeMap<&'static str, DecisionWire>,
     outputs: Vec<OutputWire<'a>>,
     audit_chain: String,
+    gates: &'a GatesTold,
     exit_code: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<&'a Operation>,
@@ -133,6 +147,7 @@ impl Summary<'_> {
             decisions: Decision::ALL.into_iter().map(decision).collect(),
             outputs: outputs.collect(),
             audit_chain: self.audit_chain.to_string(),
+            gates: &self.gates,
             exit_code: self.exit_code,
             operation: self.operation.as_ref(),
         }

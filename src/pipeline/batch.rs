@@ -1,6 +1,6 @@
 //! What travels between the stages.
 
-use crate::domain::{Amount, Claim, Currency, Money, PostedDay, RejectReason, SourceHash, Verdict};
+use crate::domain::{Amount, Claim, Currency, Decided, Money, PostedDay, RejectReason, SourceHash};
 use crate::input::{FeedBlock, SkipRule};
 
 /// A block of a feed on its way to the hashers.
@@ -61,8 +61,8 @@ impl HashedContent {
 pub(super) struct Batch {
     pub(super) blocks: Vec<HashedBlock>,
     pub(super) claims: Vec<Claim>,
-    /// The verdicts on `claims`, in their order; empty until the store has answered.
-    pub(super) verdicts: Vec<Verdict>,
+    /// What was decided on `claims`, in their order; empty until the store has answered.
+    pub(super) decided: Vec<Decided>,
     pub(super) bytes: u64,
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::batch::{Batch, HashedBlock};
 use super::error::IngestError;
 use super::latency::Latencies;
-use crate::domain::{Bid, ClaimOutcome, Marker, RunId, RunState, RunView, decide};
+use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Marker, Owner, RunId, RunState, RunView, SourceHash, decide};
 use crate::store::{Store, StoreError};
 
 /// Bytes of a feed in one batch, whatever the number of its records: this bounds memory.
@@ -47,24 +47,70 @@ impl<'a> Claimer<'a> {
         if self.batch.blocks.is_empty() { Ok(None) } else { self.decide().map(Some) }
     }
 
+    /// Makes claims of earlier epochs our own, each for the first row that has its hash, and writes that to `outcomes`.
+    ///
+    /// The row that a dead attempt gave a hash proves nothing: it may have read other bytes. So the row decides that
+    /// has the hash now, and what stays behind in an earlier epoch suppresses nothing.
+    fn adopt_from_dead_attempts(&mut self, claims: &[Claim], outcomes: &mut [ClaimOutcome]) -> Result<(), IngestError> {
+        let mut inheritance = Inheritance::default();
+        for (claim, outcome) in claims.iter().zip(outcomes) {
+            let ClaimOutcome::Found(Marker::Run { owner, row }) = outcome else { continue };
+            if owner.run != self.bid.run || owner.epoch == self.bid.epoch {
+                continue;
+            }
+            if owner.epoch > self.bid.epoch {
+                return Err(IngestError::Overtaken { run: self.bid.run.clone() });
+            }
+            let (owner, row) = inheritance.pass_on(claim, owner, *row, &self.bid);
+            *outcome = ClaimOutcome::Found(Marker::Run { owner, row });
+        }
+        if !inheritance.adoptions.is_empty() && self.store.adopt(&inheritance.adoptions)?.contains(&false) {
+            return Err(IngestError::Overtaken { run: self.bid.run.clone() });
+        }
+        Ok(())
+    }
+
     fn decide(&mut self) -> Result<Batch, IngestError> {
         // The next batch is as large as this one, more or less.
         let room = Vec::with_capacity(self.batch.claims.len());
         let mut batch = std::mem::replace(&mut self.batch, Batch { claims: room, ..Batch::default() });
-        batch.verdicts.reserve(batch.claims.len());
+        batch.decided.reserve(batch.claims.len());
         // A block may hold more claims than the store likes at once.
         for claims in batch.claims.chunks(self.store.claims_per_call().max(1)) {
             let asked = Instant::now();
-            let outcomes = self.store.claim(&self.bid, claims)?;
+            let mut outcomes = self.store.claim(&self.bid, claims)?;
             self.latencies.add(asked.elapsed());
             assert_eq!(outcomes.len(), claims.len(), "every claim has an outcome");
+            self.adopt_from_dead_attempts(claims, &mut outcomes)?;
             self.views.load_owners_of(&outcomes, &self.bid.run, self.store)?;
             for (claim, outcome) in claims.iter().zip(outcomes) {
-                let verdict = decide(&self.bid.run, claim.row, outcome, |run| self.views.view(run));
-                batch.verdicts.push(verdict);
+                let decided = decide(&self.bid.run, claim.row, outcome, |run| self.views.view(run));
+                batch.decided.push(decided);
             }
         }
         Ok(batch)
+    }
+}
+
+/// The claims of one call that an earlier epoch of the run made.
+#[derive(Default)]
+struct Inheritance {
+    adoptions: Vec<Adoption>,
+    /// The first row of each hash among them.
+    rows: HashMap<SourceHash, (Arc<Owner>, u64)>,
+}
+
+impl Inheritance {
+    /// Whom the hash of `claim`, found under `owner` and `row` of an earlier epoch, belongs to from now on.
+    fn pass_on(&mut self, claim: &Claim, owner: &Arc<Owner>, row: u64, bid: &Bid) -> (Arc<Owner>, u64) {
+        let heir = self.rows.entry(claim.source_hash).or_insert_with(|| {
+            // The time of the first sight stays.
+            let heir = Arc::new(Owner { seen_at: owner.seen_at.clone(), ..(**bid).clone() });
+            let found = (Arc::clone(owner), row);
+            self.adoptions.push(Adoption { claim: *claim, found, owner: Arc::clone(&heir) });
+            (heir, claim.row)
+        });
+        heir.clone()
     }
 }
 
@@ -98,7 +144,11 @@ impl Views {
             last = Some(owner);
             if !self.0.contains_key(&owner.run) {
                 let record = store.run_record(&owner.run)?;
-                let view = record.map(|record| RunView { state: record.state, feed_name: record.feed_name });
+                let view = record.map(|record| RunView {
+                    state: record.state,
+                    epoch: record.epoch,
+                    feed_name: record.feed_name,
+                });
                 self.0.insert(owner.run.clone(), view.map(Arc::new));
             }
         }

@@ -9,7 +9,7 @@ use super::open_run::{FeedIdentity, choose_run};
 use super::request::{IngestRequest, Progress};
 use super::stages::read_and_hash;
 use super::writers::{RecordTotals, RejectNote, count_batch};
-use crate::domain::{Basis, ClaimOutcome, Decision, Money, RunCounts, RunId, Verdict, decide};
+use crate::domain::{ClaimOutcome, Decided, Decision, Marker, Money, RunCounts, RunId, decide};
 use crate::run::Start;
 use crate::store::Store;
 
@@ -38,20 +38,19 @@ pub fn dry_run(
     progress: &dyn Progress,
 ) -> Result<DryRunReport, IngestError> {
     let (format, reader) = request.feed.reader(&request.profile)?;
-    let (digest, bytes) = request.feed.digest()?;
-    let extension = request.feed.extension.clone().unwrap_or_else(|| format.name().to_owned());
-    let feed = FeedIdentity { digest, meaning: request.profile.meaning(), extension };
+    let snapshot = request.feed.snapshot()?;
+    let feed = FeedIdentity::new(request, &snapshot, format);
     let run = match choose_run(request, &feed, store)? {
         Start::Begin { run, .. } => run,
         Start::GoOn(record) | Start::Publish(record) => record.run,
         Start::NextPass => unreachable!("`choose_run` goes on to the next pass"),
     };
-    progress.start(&request.feed.shown, bytes);
+    progress.start(&request.feed.shown, snapshot.bytes);
     let mut looker =
         Looker { run, store, seen: HashSet::new(), views: Views::default(), totals: RecordTotals::default() };
     let mut batch = Batch::default();
     let mut money_in = Money::default();
-    read_and_hash(reader, &request.profile, request.threads, |block: HashedBlock| {
+    let read = read_and_hash(reader, &request.profile, request.threads, |block: HashedBlock| {
         money_in.add_all(&block.money);
         batch.push(block);
         if batch.claims.len() < LOOK_UPS_PER_CALL {
@@ -60,9 +59,10 @@ pub fn dry_run(
         let batch = std::mem::take(&mut batch);
         progress.advance(batch.bytes, batch.blocks.iter().map(|block| block.records).sum());
         looker.look_up(batch)
-    })?;
-    looker.look_up(batch)?;
+    });
     progress.finish();
+    request.feed.check_unchanged(&snapshot, &read?)?;
+    looker.look_up(batch)?;
     let Looker { run, totals, .. } = looker;
     request.gates.check(&totals.counts, &money_in)?;
     Ok(DryRunReport { run, counts: totals.counts, money: totals.money, rejects: totals.rejects })
@@ -86,11 +86,15 @@ impl Looker<'_> {
         for (claim, outcome) in batch.claims.iter().zip(outcomes) {
             let short = *claim.source_hash.as_bytes().first_chunk().expect("a hash is longer than its half");
             let is_novel = outcome == ClaimOutcome::Novel;
-            let mut verdict = decide(&self.run, claim.row, outcome, |run| self.views.view(run));
-            if is_novel && !self.seen.insert(short) {
-                verdict = Verdict { decision: Decision::Suppressed, basis: Some(Basis::Unreadable) };
+            let is_own = matches!(&outcome, ClaimOutcome::Found(Marker::Run { owner, .. }) if owner.run == self.run);
+            let mut decided = decide(&self.run, claim.row, outcome, |run| self.views.view(run));
+            // A claim of an attempt that died would pass to the first row that has its hash.
+            let is_first_sight = is_novel || is_own;
+            if is_first_sight {
+                let decision = if self.seen.insert(short) { Decision::Accepted } else { Decision::Suppressed };
+                decided = Decided { decision, basis: None };
             }
-            batch.verdicts.push(verdict);
+            batch.decided.push(decided);
         }
         count_batch(&batch, &mut self.totals);
         Ok(())

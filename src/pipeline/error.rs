@@ -27,10 +27,14 @@ pub enum IngestError {
         run: RunId,
         output: String,
     },
+    /// The run is sealed, and its publishing broke off: some of its files may stand already.
+    Unfinished(Box<IngestError>),
     /// Records or money in are not the sum over the decisions: a bug.
     ControlTotals,
     /// A stage of the pipeline panicked: a bug.
     Panicked,
+    /// A writer went away; why is told by the writer.
+    WriterGone,
 }
 
 macro_rules! from {
@@ -57,6 +61,9 @@ impl fmt::Display for IngestError {
             Self::Refused(StartRefusal::OtherFeed { run, feed_name }) => {
                 write!(f, "run `{run}` is over another feed, which was `{feed_name}`")
             }
+            Self::Refused(StartRefusal::OtherProfile { run }) => {
+                write!(f, "run `{run}` read the feed with another profile")
+            }
             Self::Refused(StartRefusal::PublishingElsewhere { run, host, folder }) => {
                 write!(f, "run `{run}` is being published on `{host}` in `{folder}`")
             }
@@ -65,8 +72,9 @@ impl fmt::Display for IngestError {
             Self::Stuck { run, output } => {
                 write!(f, "run `{run}` died while publishing, and its `{output}` is neither there nor waiting")
             }
+            Self::Unfinished(error) => error.fmt(f),
             Self::ControlTotals => write!(f, "records or money in are not the sum over the decisions"),
-            Self::Panicked => write!(f, "a part of the program failed"),
+            Self::Panicked | Self::WriterGone => write!(f, "a part of the program failed"),
         }
     }
 }
@@ -79,12 +87,14 @@ impl std::error::Error for IngestError {
             Self::Store(error) => error.source(),
             Self::Journal(error) => error.source(),
             Self::Lock(error) => error.source(),
+            Self::Unfinished(error) => error.source(),
             Self::Refused(_)
             | Self::Gate(_)
             | Self::Overtaken { .. }
             | Self::Stuck { .. }
             | Self::ControlTotals
-            | Self::Panicked => None,
+            | Self::Panicked
+            | Self::WriterGone => None,
         }
     }
 }

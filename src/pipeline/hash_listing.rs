@@ -1,7 +1,7 @@
 //! The canonical form and the hashes of every record of a feed, for eyes and for other writers.
 
 use super::error::IngestError;
-use super::request::FeedFile;
+use super::feed_file::FeedFile;
 use crate::domain::{Canonicalizer, IdentityHash, RejectReason, SourceHash};
 use crate::input::{FeedBlock, LineContent, Profile};
 

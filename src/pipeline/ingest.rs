@@ -11,19 +11,21 @@ use serde_json::json;
 use super::batch::Batch;
 use super::claimer::{Claimer, Holder};
 use super::error::IngestError;
+use super::feed_file::Snapshot;
 use super::open_run::{FeedIdentity, OpenRun, choose_run};
 use super::request::{IngestRequest, Progress};
 use super::stages::read_and_hash;
-use super::writers::{
-    BATCHES_WAITING_MAX, RecordTotals, RejectNote, close_audit, flush_files, write_audit, write_records,
+use super::writers::{BATCHES_WAITING_MAX, RecordTotals, RejectNote, flush_files, write_audit, write_records};
+use crate::domain::{
+    Amount, Bid, CANONICAL_VERSION, Currency, Decision, Digest, Money, Owner, RunCounts, RunId, RunRecord, RunState,
+    Total,
 };
-use crate::domain::{Bid, CANONICAL_VERSION, Decision, Digest, Money, Owner, RunCounts, RunId, RunRecord, RunState};
 use crate::input::{FeedBlock, FeedReader, InputError, LineContent};
 use crate::output::{
-    AuditLog, DecisionFiles, FeedFacts, HashedFile, Latency, Operation, OutputError, OutputNames, Summary, publish,
-    remove_temporaries, sync_folder,
+    Attempt, AuditLog, DecisionFiles, FeedFacts, GatesTold, HashedFile, Latency, Operation, OutputError, OutputNames,
+    Summary, publish, remove_temporaries, sync_folder,
 };
-use crate::run::{FeedLock, Journal, Start, now_text};
+use crate::run::{FeedLock, Gates, Journal, Start, now_text};
 use crate::store::Store;
 
 /// A published run, as the operator is told of it.
@@ -62,34 +64,36 @@ pub fn ingest(
     let started_at = now_text();
     // A feed that cannot be read leaves no trace: no lock, no run, no file.
     let (format, reader) = request.feed.reader(&request.profile)?;
-    let (digest, feed_bytes) = request.feed.digest()?;
-    let extension = request.feed.extension.clone().unwrap_or_else(|| format.name().to_owned());
-    let feed = FeedIdentity { digest, meaning: request.profile.meaning(), extension };
+    let snapshot = request.feed.snapshot()?;
+    let feed = FeedIdentity::new(request, &snapshot, format);
     let holder = format!("process {} on {} since {started_at}", request.worker.pid, request.worker.host);
-    let _lock = FeedLock::take(&request.lock_folder, &digest, &holder)?;
+    let _lock = FeedLock::take(&request.lock_folder, &snapshot.digest, &holder)?;
     let mut open = match choose_run(request, &feed, store)? {
-        Start::Begin { run, pass } => OpenRun::begin(request, &feed, store, run, pass)?,
-        Start::GoOn(left) => OpenRun::go_on(request, &feed, store, &left)?,
-        Start::Publish(record) => return finish_publishing(*record, request, store, started),
+        Start::Begin { run, pass } => OpenRun::open(request, &feed, store, None, run, pass)?,
+        Start::GoOn(left) => {
+            let (run, pass) = (left.run.clone(), left.pass);
+            OpenRun::open(request, &feed, store, Some(&left), run, pass)?
+        }
+        Start::Publish(record) => {
+            return finish_publishing(*record, request, store, started).map_err(unfinished);
+        }
         Start::NextPass => unreachable!("`choose_run` goes on to the next pass"),
     };
-    progress.start(&request.feed.shown, feed_bytes);
-    let facts = RunFacts { feed_bytes, started, started_at };
+    progress.start(&request.feed.shown, snapshot.bytes);
+    let facts = RunFacts { snapshot, started, started_at };
     let outcome = run_to_seal(request, &facts, reader, &mut open, store, progress);
     progress.finish();
     let told = match outcome {
         Ok(sealed) => sealed,
         Err(error) => return Err(give_up(request, open, store, error)),
     };
-    open.change_state(store, RunState::Publishing)?;
-    publish_files(&open.record, &open.names)?;
-    open.change_state(store, RunState::Published)?;
+    publish_sealed(&mut open, store).map_err(unfinished)?;
     Ok(report(&open.record, open.names, told, started.elapsed()))
 }
 
 /// What a run is told with, apart from its record.
 struct RunFacts {
-    feed_bytes: u64,
+    snapshot: Snapshot,
     started: Instant,
     started_at: String,
 }
@@ -107,7 +111,7 @@ fn run_to_seal(
     let Written { totals, audit, skipped, money_in, records_in, latency, holders } = written;
     check_control_totals(&totals, records_in, &money_in)?;
     request.gates.check(&totals.counts, &money_in)?;
-    let (audit, chain) = close_audit(audit, &totals.counts)?;
+    let (audit, chain) = audit.closed(&totals.counts)?;
     let mut outputs = totals.outputs;
     outputs.push(audit);
     let operation = match request.now {
@@ -120,7 +124,7 @@ fn run_to_seal(
         ts: &open.record.opened_at,
         feed_name: &request.feed.name,
         feed_digest: &open.record.feed_digest,
-        feed_bytes: facts.feed_bytes,
+        feed_bytes: facts.snapshot.bytes,
         meaning: &open.record.meaning,
         tags: &request.tags,
         skipped: &skipped,
@@ -129,15 +133,16 @@ fn run_to_seal(
         outputs: &outputs,
         audit_chain: &chain,
         exit_code: published_exit_code(&totals.counts),
+        gates: gates_told(&request.gates, &totals.counts),
         operation,
     };
     let summary_json = summary.to_json_value();
-    let summary_file = HashedFile::create(&open.names.summary(), &open.record.run)?;
+    let summary_file = HashedFile::create(&open.names.summary(), &open.attempt())?;
     let summary_output = summary.write(summary_file)?;
     outputs.push(summary_output);
     // The names of the temporaries must outlive a power cut before the seal says that they are complete.
     sync_folder(&open.names.folder)?;
-    store.check_memory()?;
+    store.check_intact()?;
     open.record.counts = totals.counts;
     open.record.outputs = outputs;
     open.record.audit_chain = Some(chain);
@@ -172,9 +177,10 @@ fn decide_and_write(
     store: &mut dyn Store,
     progress: &dyn Progress,
 ) -> Result<Written, IngestError> {
-    let RunRecord { run, epoch, opened_at, feed_digest, .. } = &open.record;
-    let files = DecisionFiles::create(&open.names, run, &reader.prologue().raw)?;
-    let mut audit = AuditLog::create(&open.names.audit(), run, opened_at, &request.feed.name)?;
+    let RunRecord { run, epoch, opened_at, .. } = &open.record;
+    let attempt = open.attempt();
+    let files = DecisionFiles::create(&open.names, &attempt, &reader.prologue().raw)?;
+    let mut audit = AuditLog::create(&open.names.audit(), &attempt, opened_at, &request.feed.name)?;
     audit.opened(&feed_facts(request, facts, &open.record))?;
     let mut prologue_skipped = BTreeMap::new();
     audit_prologue(reader.prologue(), &mut audit, &mut prologue_skipped)?;
@@ -196,9 +202,7 @@ fn decide_and_write(
         // A writer that failed is the cause of what the others say.
         let (totals, (audit, skipped)) = (records?, audited?);
         flushed.map_err(|source| OutputError::writing(&open.names.folder, source))?;
-        if decided? != *feed_digest {
-            return Err(InputError::Changed { feed: request.feed.shown.clone() }.into());
-        }
+        request.feed.check_unchanged(&facts.snapshot, &decided?)?;
         Ok::<_, IngestError>((totals, audit, skipped))
     })?;
     for (rule, lines) in prologue_skipped {
@@ -228,15 +232,15 @@ impl Source<'_> {
             progress.advance(batch.bytes, batch.blocks.iter().map(|block| block.records).sum());
             let batch = Arc::new(batch);
             // A writer that is gone failed, and says why when it is joined.
-            writers.iter().try_for_each(|writer| writer.send(Arc::clone(&batch)).map_err(|_| IngestError::Panicked))
+            writers.iter().try_for_each(|writer| writer.send(Arc::clone(&batch)).map_err(|_| IngestError::WriterGone))
         };
-        let end = read_and_hash(reader, &self.request.profile, self.request.threads, |block| {
+        let digest = read_and_hash(reader, &self.request.profile, self.request.threads, |block| {
             self.money_in.add_all(&block.money);
             self.records_in += block.records;
             claimer.push(block)?.map_or(Ok(()), hand_on)
         })?;
         claimer.finish()?.map_or(Ok(()), hand_on)?;
-        Ok(end.digest)
+        Ok(digest)
     }
 }
 
@@ -246,7 +250,7 @@ fn feed_facts(request: &IngestRequest, facts: &RunFacts, record: &RunRecord) -> 
         pass: record.pass,
         file: request.feed.name.clone(),
         sha256: record.feed_digest.to_string(),
-        bytes: facts.feed_bytes,
+        bytes: facts.snapshot.bytes,
         canonical_version: CANONICAL_VERSION,
         profile_sha256: record.meaning.to_string(),
         tags: request.tags.clone(),
@@ -278,6 +282,18 @@ fn check_control_totals(totals: &RecordTotals, records_in: u64, money_in: &Money
     Ok(())
 }
 
+fn gates_told(gates: &Gates, counts: &RunCounts) -> GatesTold {
+    let total = |(currency, amount): &(Currency, Amount)| {
+        (currency.as_str().to_owned(), Money::text_of(*currency, &Total::from(*amount)))
+    };
+    GatesTold {
+        expected_records: gates.records,
+        expected_totals: gates.totals.iter().map(total).collect(),
+        reject_limit_percent: gates.reject_limit,
+        rejected: counts[Decision::Rejected.index()],
+    }
+}
+
 fn operation(request: &IngestRequest, facts: &RunFacts, epoch: u32, records: u64, latency: Latency) -> Operation {
     let elapsed = facts.started.elapsed();
     let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).max(1);
@@ -294,8 +310,21 @@ fn operation(request: &IngestRequest, facts: &RunFacts, epoch: u32, records: u64
     }
 }
 
+/// A failure after the seal, told as one: what stands is not what stands before it.
+fn unfinished(error: IngestError) -> IngestError {
+    IngestError::Unfinished(Box::new(error))
+}
+
+/// Renames the outputs, between the two states that say so.
+fn publish_sealed(open: &mut OpenRun, store: &mut dyn Store) -> Result<(), IngestError> {
+    open.change_state(store, RunState::Publishing)?;
+    publish_files(&open.record, &open.names)?;
+    open.change_state(store, RunState::Published)
+}
+
 fn publish_files(record: &RunRecord, names: &OutputNames) -> Result<(), IngestError> {
-    match publish(names, &record.run, &record.outputs)? {
+    let attempt = Attempt { run: record.run.clone(), epoch: record.epoch };
+    match publish(names, &attempt, &record.outputs)? {
         None => Ok(()),
         Some(missing) => Err(IngestError::Stuck { run: record.run.clone(), output: missing.name.clone() }),
     }
@@ -329,10 +358,10 @@ fn finish_publishing(
 
 /// Leaves a run that cannot go on: no half-written file, and no claim of a run that a gate stopped.
 fn give_up(request: &IngestRequest, mut open: OpenRun, store: &mut dyn Store, error: IngestError) -> IngestError {
-    remove_temporaries(&open.names, &open.record.run);
+    remove_temporaries(&open.names, &open.attempt());
     // What stopped the run counts; that the journal could not be written as well does not.
     let _ = open.journal.append("run.stopped", json!({ "reason": error.to_string() }));
-    if let IngestError::Gate(_) = error
+    if is_of_the_feed(&error)
         && let Err(worse) = fence_and_free(request, &mut open, store)
     {
         return worse;
@@ -340,17 +369,30 @@ fn give_up(request: &IngestRequest, mut open: OpenRun, store: &mut dyn Store, er
     error
 }
 
+/// Whether the feed itself stopped the run: repeating the command would not help, so its claims must not stay.
+fn is_of_the_feed(error: &IngestError) -> bool {
+    matches!(
+        error,
+        IngestError::Gate(_) | IngestError::Input(InputError::Unreadable { .. } | InputError::Changed { .. })
+    )
+}
+
 /// Bars the run from sealing, then frees its claims: another feed must not find them and wait.
 fn fence_and_free(request: &IngestRequest, open: &mut OpenRun, store: &mut dyn Store) -> Result<(), IngestError> {
     open.change_state(store, RunState::Fenced)?;
     let (_, reader) = request.feed.reader(&request.profile)?;
     let mut freed = 0;
-    read_and_hash(reader, &request.profile, request.threads, |block| {
+    let read = read_and_hash(reader, &request.profile, request.threads, |block| {
         let mut batch = Batch::default();
         batch.push(block);
         freed += store.release(&open.record.run, &batch.claims)?;
         Ok(())
-    })?;
+    });
+    match read {
+        // It ends as it did when its claims were made.
+        Ok(_) | Err(IngestError::Input(InputError::Unreadable { .. })) => {}
+        Err(error) => return Err(error),
+    }
     open.journal.append("claims.freed", json!({ "claims": freed }))?;
     Ok(())
 }

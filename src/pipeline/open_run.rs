@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::error::IngestError;
+use super::feed_file::Snapshot;
 use super::request::IngestRequest;
 use crate::domain::{Digest, RunId, RunRecord, RunState};
-use crate::output::{OutputNames, remove_temporaries};
-use crate::run::{Found, Journal, Start, derived_run_id, now_text, nth_pass, plan_start};
+use crate::input::Format;
+use crate::output::{Attempt, OutputNames, remove_earlier_temporaries};
+use crate::run::{Found, Journal, Place, Start, derived_run_id, now_text, nth_pass, plan_start};
 use crate::store::{Expected, FeedNote, Store};
 
 /// A run whose record stands in the store as `OPEN`, in our name.
@@ -28,6 +30,14 @@ pub(super) struct FeedIdentity {
     pub(super) extension: String,
 }
 
+impl FeedIdentity {
+    /// The feed of `request`, read through once and found to be of `format`.
+    pub(super) fn new(request: &IngestRequest, snapshot: &Snapshot, format: Format) -> Self {
+        let extension = request.feed.extension.clone().unwrap_or_else(|| format.name().to_owned());
+        Self { digest: snapshot.digest, meaning: request.profile.meaning(), extension }
+    }
+}
+
 /// The run to do: the first pass over the feed that is not published.
 pub(super) fn choose_run(
     request: &IngestRequest,
@@ -44,11 +54,12 @@ pub(super) fn choose_run(
         Some(FeedNote { run, pass }) if request.run.is_none() || run == id_of(pass) => (run, pass),
         Some(_) | None => (id_of(1), 1),
     };
+    let folder = request.folder.to_string_lossy();
     loop {
         let record = store.run_record(&run)?;
-        let folder = request.folder.to_string_lossy();
         let found = Found { run, pass, record };
-        match plan_start(found, &feed.digest, &request.worker.host, &folder)? {
+        let (feed, meaning) = (&feed.digest, &feed.meaning);
+        match plan_start(found, Place { feed, meaning, host: &request.worker.host, folder: &folder })? {
             Start::NextPass => {}
             start @ (Start::Begin { .. } | Start::GoOn(_) | Start::Publish(_)) => return Ok(start),
         }
@@ -58,28 +69,8 @@ pub(super) fn choose_run(
 }
 
 impl OpenRun {
-    /// Opens a run that nobody has begun.
-    pub(super) fn begin(
-        request: &IngestRequest,
-        feed: &FeedIdentity,
-        store: &mut dyn Store,
-        run: RunId,
-        pass: u32,
-    ) -> Result<Self, IngestError> {
-        Self::open(request, feed, store, None, run, pass)
-    }
-
-    /// Opens the next epoch of a run that an earlier attempt left.
-    pub(super) fn go_on(
-        request: &IngestRequest,
-        feed: &FeedIdentity,
-        store: &mut dyn Store,
-        left: &RunRecord,
-    ) -> Result<Self, IngestError> {
-        Self::open(request, feed, store, Some(left), left.run.clone(), left.pass)
-    }
-
-    fn open(
+    /// Opens the run, or the next epoch of it where an earlier attempt `left` one.
+    pub(super) fn open(
         request: &IngestRequest,
         feed: &FeedIdentity,
         store: &mut dyn Store,
@@ -94,13 +85,9 @@ impl OpenRun {
             stem: left.stem.clone(),
             extension: feed.extension.clone(),
         });
-        let mut names = match names_left {
-            Some(names) if names.folder == request.folder => names,
-            other_folder => {
-                // The earlier attempt's half-written files are of no use here.
-                other_folder.iter().for_each(|names| remove_temporaries(names, &run));
-                OutputNames::unused(&request.folder, &request.stem, &feed.extension)?.0
-            }
+        let mut names = match names_left.clone() {
+            Some(names) if names.folder == request.folder && names.is_on(&request.stem) => names,
+            Some(_) | None => OutputNames::unused(&request.folder, &request.stem, &feed.extension)?,
         };
         loop {
             let record = RunRecord {
@@ -125,13 +112,15 @@ impl OpenRun {
                 return Err(IngestError::Overtaken { run });
             }
             if let Some(mut journal) = Journal::open(&names.journal(), &run)? {
+                // The run is ours: what earlier attempts left half-written is of no use to anybody.
+                names_left.iter().for_each(|names| remove_earlier_temporaries(names, &run, record.epoch));
                 store.write_feed_note(&feed.digest, &feed.meaning, &FeedNote { run, pass })?;
                 journal.append("run.opened", opened_fields(request, &record))?;
                 return Ok(Self { record, names, journal });
             }
             // Another run took the number since it was looked up.
             expected = Some(Expected { state: record.state, epoch: record.epoch });
-            names = OutputNames::unused(&request.folder, &request.stem, &feed.extension)?.0;
+            names = OutputNames::unused(&request.folder, &request.stem, &feed.extension)?;
         }
     }
 
@@ -143,8 +132,14 @@ impl OpenRun {
             return Err(IngestError::Overtaken { run: self.record.run.clone() });
         }
         let event = format!("run.{}", state.name().to_lowercase());
-        self.journal.append(&event, json!({ "epoch": self.record.epoch }))?;
-        Ok(())
+        let written = self.journal.append(&event, json!({ "epoch": self.record.epoch }));
+        // A published run is done, whether its journal says so or not.
+        if state == RunState::Published { Ok(()) } else { Ok(written?) }
+    }
+
+    /// The attempt that this process is.
+    pub(super) fn attempt(&self) -> Attempt {
+        Attempt { run: self.record.run.clone(), epoch: self.record.epoch }
     }
 }
 

@@ -1,27 +1,12 @@
 //! What is to be done with one feed, all settings resolved.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 
-use sha2::{Digest as _, Sha256};
-
-use super::error::IngestError;
-use crate::domain::{Digest, RunId};
-use crate::input::{FeedReader, Format, InputError, Profile, open_feed};
+use super::feed_file::FeedFile;
+use crate::domain::RunId;
+use crate::input::Profile;
 use crate::run::Gates;
-
-/// A feed on this machine.
-#[derive(Debug, Clone)]
-pub struct FeedFile {
-    pub path: PathBuf,
-    /// The feed in messages: the path as the operator gave it.
-    pub shown: String,
-    /// The feed in outputs and records: its file name.
-    pub name: String,
-    pub extension: Option<String>,
-}
 
 /// Who does the work.
 #[derive(Debug, Clone)]
@@ -65,46 +50,4 @@ pub trait Progress: Sync {
 
     /// No more is to come.
     fn finish(&self);
-}
-
-/// Whether `feed` is there and begins as `profile` says, before anything is opened for it.
-pub fn check_feed(feed: &FeedFile, profile: &Profile) -> Result<(), IngestError> {
-    feed.reader(profile).map(|_| ())
-}
-
-impl FeedFile {
-    /// The feed's digest and size.
-    pub(super) fn digest(&self) -> Result<(Digest, u64), IngestError> {
-        let mut file = self.open()?;
-        let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 256 * 1024];
-        let mut bytes = 0;
-        loop {
-            let read = file.read(&mut buffer).map_err(|source| InputError::Read {
-                feed: self.shown.clone(),
-                offset: bytes,
-                source,
-            })?;
-            if read == 0 {
-                return Ok((Digest::from_bytes(hasher.finalize().into()), bytes));
-            }
-            hasher.update(&buffer[..read]);
-            bytes += read as u64;
-        }
-    }
-
-    /// A reader at the feed's start.
-    pub(super) fn reader(&self, profile: &Profile) -> Result<(Format, Box<dyn FeedReader>), IngestError> {
-        Ok(open_feed(Box::new(self.open()?), &self.shown, self.extension.as_deref(), profile)?)
-    }
-
-    fn open(&self) -> Result<File, InputError> {
-        let cannot_open = |source| InputError::CannotOpen { feed: self.shown.clone(), source };
-        let file = File::open(&self.path).map_err(cannot_open)?;
-        let about = file.metadata().map_err(cannot_open)?;
-        if about.is_dir() {
-            return Err(cannot_open(std::io::ErrorKind::IsADirectory.into()));
-        }
-        Ok(file)
-    }
 }

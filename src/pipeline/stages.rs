@@ -14,13 +14,7 @@ use crate::input::{FeedBlock, FeedReader, InputError, LineContent, Profile};
 /// Blocks that wait before and behind each hasher.
 const BLOCKS_WAITING_MAX: usize = 4;
 
-/// What was read, once the feed is at its end.
-#[derive(Debug)]
-pub(super) struct FeedEnd {
-    pub(super) digest: Digest,
-}
-
-/// Reads `feed` to its end and hands its hashed blocks to `consume`, in order.
+/// Reads `feed` to its end and hands its hashed blocks to `consume`, in order; returns the digest of what was read.
 ///
 /// Blocks are dealt to the hashers in turn and collected in turn, so their order needs no sorting.
 pub(super) fn read_and_hash(
@@ -28,7 +22,7 @@ pub(super) fn read_and_hash(
     profile: &Profile,
     threads: usize,
     mut consume: impl FnMut(HashedBlock) -> Result<(), IngestError>,
-) -> Result<FeedEnd, IngestError> {
+) -> Result<Digest, IngestError> {
     thread::scope(|scope| {
         let mut to_hashers = Vec::new();
         let mut from_hashers = Vec::new();
@@ -59,7 +53,7 @@ fn run_hasher(dealt: &Receiver<NumberedBlock>, hand_on: &SyncSender<HashedBlock>
     }
 }
 
-fn deal_blocks(feed: &mut dyn FeedReader, to_hashers: &[SyncSender<NumberedBlock>]) -> Result<FeedEnd, InputError> {
+fn deal_blocks(feed: &mut dyn FeedReader, to_hashers: &[SyncSender<NumberedBlock>]) -> Result<Digest, InputError> {
     let mut hasher = Sha256::new();
     hasher.update(&feed.prologue().raw);
     let mut first_row = 1;
@@ -77,7 +71,7 @@ fn deal_blocks(feed: &mut dyn FeedReader, to_hashers: &[SyncSender<NumberedBlock
         }
         first_row += records;
     }
-    Ok(FeedEnd { digest: Digest::from_bytes(hasher.finalize().into()) })
+    Ok(Digest::from_bytes(hasher.finalize().into()))
 }
 
 fn collect(

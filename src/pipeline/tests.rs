@@ -34,7 +34,7 @@ fn request(folder: &Path, feed: &[u8], run: &str, threads: usize) -> IngestReque
         key_prefix: "p:".into(),
         threads,
         tags: BTreeMap::new(),
-        gates: Gates { reject_limit: 50, ..Gates::default() },
+        gates: Gates { reject_limit: 50, rejects_min: 20, ..Gates::default() },
         lock_folder: folder.join("locks"),
         worker: Worker { host: "db1".into(), user: "ops".into(), pid: 7 },
         store_address: "memory".into(),
@@ -163,7 +163,7 @@ fn a_gate_that_does_not_hold_frees_the_claims() {
     assert!(matches!(ingest(&gated, &mut *store, &Silent), Err(IngestError::Gate(_))));
     assert_eq!(published(folder.path()).keys().collect::<Vec<_>>(), ["july.csv"], "nothing is left half-written");
     let mut other = request(folder.path(), feed.as_bytes(), "r-2", 1);
-    std::fs::write(&other.feed.path, format!("{feed}\n")).unwrap();
+    std::fs::write(folder.path().join("july.csv"), format!("{feed}\n")).unwrap();
     other.stem = "again".into();
     let report = ingest(&other, &mut *store, &Silent).unwrap();
     assert_eq!(report.counts, [2, 0, 0, 0, 0, 0], "another run accepts what the first one gave back");
@@ -220,7 +220,7 @@ fn a_feed_that_changes_while_it_is_read_is_not_published() {
     let folder = tempfile::tempdir().unwrap();
     // Longer than what is read ahead.
     let request = request(folder.path(), feed_of(&[(0, 1); 20_000]).as_bytes(), "r-1", 1);
-    let outcome = ingest(&request, &mut *embedded(folder.path(), None), &Append(&request.feed.path));
+    let outcome = ingest(&request, &mut *embedded(folder.path(), None), &Append(&folder.path().join("july.csv")));
     assert!(matches!(outcome, Err(IngestError::Input(crate::input::InputError::Changed { .. }))), "{outcome:?}");
     assert_eq!(published(folder.path()).keys().collect::<Vec<_>>(), ["july.csv"]);
 }

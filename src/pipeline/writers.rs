@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 use super::batch::{Batch, HashedContent};
-use super::error::IngestError;
-use crate::domain::{Decision, Digest, Money, OutputRecord, RejectReason, RunCounts, Verdict};
+use crate::domain::{Decided, Decision, Money, OutputRecord, RejectReason, RunCounts};
 use crate::output::{AuditLog, CheckedRecord, DecisionFiles, OutputError};
 
 /// Batches that wait for a writer: one more than it works on.
@@ -41,19 +40,19 @@ struct DecidedLine<'a> {
     line_number: u64,
     bytes: &'a [u8],
     content: &'a HashedContent,
-    verdict: &'a Verdict,
+    decided: &'a Decided,
 }
 
-/// Calls `act` for every line of `batch`, in the feed's order; skipped lines come with a verdict that says nothing.
+/// Calls `act` for every line of `batch`, in the feed's order; skipped lines come with a decision that says nothing.
 fn for_each_line<E>(batch: &Batch, mut act: impl FnMut(DecidedLine<'_>) -> Result<(), E>) -> Result<(), E> {
-    let rejected = Verdict { decision: Decision::Rejected, basis: None };
-    let mut verdicts = batch.verdicts.iter();
+    let rejected = Decided { decision: Decision::Rejected, basis: None };
+    let mut decided = batch.decided.iter();
     for block in &batch.blocks {
         let (mut start, mut row) = (0, block.first_row);
         for line in &block.lines {
             let end = start + line.len as usize;
-            let verdict = match &line.content {
-                HashedContent::Record { .. } => verdicts.next().expect("every claim has its verdict"),
+            let decided = match &line.content {
+                HashedContent::Record { .. } => decided.next().expect("every claim is decided"),
                 HashedContent::Rejected(_) | HashedContent::Skipped(_) => &rejected,
             };
             act(DecidedLine {
@@ -62,7 +61,7 @@ fn for_each_line<E>(batch: &Batch, mut act: impl FnMut(DecidedLine<'_>) -> Resul
                 line_number: line.line_number,
                 bytes: &block.raw[start..end],
                 content: &line.content,
-                verdict,
+                decided,
             })?;
             row += u64::from(!matches!(line.content, HashedContent::Skipped(_)));
             start = end;
@@ -86,7 +85,7 @@ fn count_line(line: &DecidedLine<'_>, totals: &mut RecordTotals) {
         HashedContent::Rejected(rejected) => Some(&rejected.reason),
         HashedContent::Record { .. } => None,
     };
-    let place = line.verdict.decision.index();
+    let place = line.decided.decision.index();
     totals.counts[place] += 1;
     if let Some((currency, amount)) = line.content.money() {
         totals.money[place].add(currency, amount);
@@ -112,7 +111,7 @@ pub(super) fn write_records(
             match line.content {
                 HashedContent::Skipped(_) => Ok(()),
                 HashedContent::Record { .. } | HashedContent::Rejected(_) => {
-                    files.write(line.verdict.decision, line.bytes)
+                    files.write(line.decided.decision, line.bytes)
                 }
             }
         })?;
@@ -139,8 +138,8 @@ pub(super) fn write_audit(
                     return audit.skipped(line.line_number, line.offset, line.bytes.len() as u64, rule.name());
                 }
             };
-            let DecidedLine { row, line_number, verdict, .. } = line;
-            audit.checked(&CheckedRecord { row, line_number, source_hash, verdict, reject_reason })
+            let DecidedLine { row, line_number, decided, .. } = line;
+            audit.checked(&CheckedRecord { row, line_number, source_hash, decided, reject_reason })
         })?;
         push_to_disk(flusher, audit.file().handle());
     }
@@ -157,9 +156,4 @@ fn push_to_disk(flusher: &SyncSender<Arc<File>>, file: Arc<File>) {
 /// Syncs files while they are being written, so that the disk works during the run and not only at its end.
 pub(super) fn flush_files(files: &Receiver<Arc<File>>) -> io::Result<()> {
     files.iter().try_for_each(|file| file.sync_data())
-}
-
-/// The digest and size of a finished audit log.
-pub(super) fn close_audit(audit: AuditLog, counts: &RunCounts) -> Result<(OutputRecord, Digest), IngestError> {
-    Ok(audit.closed(counts)?)
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::domain::{Amount, Currency, Decision, Money, RunCounts, Total};
 
-/// Fewer rejected records than this never stop a run: a short feed with a bad line is still that feed.
-const REJECTS_MIN: u64 = 20;
+/// Fewer rejected records than this do not stop a run by default: a short feed with a bad line is still that feed.
+pub const REJECTS_MIN: u64 = 20;
 
 /// What the operator demands of a feed.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +16,8 @@ pub struct Gates {
     pub totals: Vec<(Currency, Amount)>,
     /// The share of rejected records, in percent, from which on the profile does not fit.
     pub reject_limit: u64,
+    /// How many rejected records there must be before their share counts.
+    pub rejects_min: u64,
 }
 
 /// A gate that does not hold.
@@ -70,7 +72,7 @@ impl Gates {
 
     /// Whether the share is above the limit, and the number at least the least that counts.
     fn too_many(&self, rejected: u64, records: u64) -> bool {
-        rejected >= REJECTS_MIN && u128::from(rejected) * 100 > u128::from(records) * u128::from(self.reject_limit)
+        rejected >= self.rejects_min && u128::from(rejected) * 100 > u128::from(records) * u128::from(self.reject_limit)
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     fn gates() -> Gates {
-        Gates { reject_limit: 50, ..Gates::default() }
+        Gates { reject_limit: 50, rejects_min: REJECTS_MIN, ..Gates::default() }
     }
 
     fn counts(accepted: u64, rejected: u64) -> RunCounts {
@@ -97,6 +99,9 @@ mod tests {
         assert!(check(20, 20), "half is not more than half");
         assert!(!check(20, 21));
         assert!(check(0, 0));
+        let strict = Gates { reject_limit: 0, rejects_min: 0, ..Gates::default() };
+        assert!(strict.check(&counts(9, 1), &Money::default()).is_err());
+        assert!(strict.check(&counts(9, 0), &Money::default()).is_ok());
     }
 
     #[test]
@@ -109,7 +114,7 @@ mod tests {
         assert_eq!(gates("10").check(&counts(2, 0), &money), Ok(()));
         let failure = gates("10.01").check(&counts(2, 0), &money).unwrap_err();
         assert_eq!(failure.to_string(), "the feed's total is 10.00 EUR where 10.01 is expected");
-        let gates = Gates { records: Some(3), ..Gates { reject_limit: 50, ..Gates::default() } };
+        let gates = Gates { records: Some(3), ..self::tests::gates() };
         assert!(gates.check(&counts(2, 1), &money).is_ok(), "rejected records are records of the feed");
         assert!(gates.check(&counts(2, 0), &money).is_err());
     }

@@ -9,7 +9,7 @@ mod restart;
 
 pub use clock::now_text;
 pub use feed_lock::{FeedLock, FeedLockError};
-pub use gates::{GateFailure, Gates};
+pub use gates::{GateFailure, Gates, REJECTS_MIN};
 pub use identity::{derived_run_id, nth_pass};
 pub use journal::{Journal, JournalError};
-pub use restart::{Found, Start, StartRefusal, plan_start};
+pub use restart::{Found, Place, Start, StartRefusal, plan_start};

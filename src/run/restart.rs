@@ -28,22 +28,38 @@ pub enum Start {
 pub enum StartRefusal {
     /// The run of this name is over another feed.
     OtherFeed { run: RunId, feed_name: String },
+    /// The run of this name read the feed with another profile.
+    OtherProfile { run: RunId },
     /// It is being published on another host or in another folder, and only there can it go on.
     PublishingElsewhere { run: RunId, host: String, folder: String },
 }
 
-/// What to do about `found`, for a feed of digest `feed` whose outputs go to `folder` on `host`.
-pub fn plan_start(found: Found, feed: &Digest, host: &str, folder: &str) -> Result<Start, StartRefusal> {
+/// Where a run would go on: its feed's digest and meaning, its host and folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    pub feed: &'a Digest,
+    pub meaning: &'a Digest,
+    pub host: &'a str,
+    pub folder: &'a str,
+}
+
+/// What to do about `found` at `place`.
+pub fn plan_start(found: Found, place: Place<'_>) -> Result<Start, StartRefusal> {
     let Some(record) = found.record else {
         return Ok(Start::Begin { run: found.run, pass: found.pass });
     };
-    if record.feed_digest != *feed {
+    if record.feed_digest != *place.feed {
         return Err(StartRefusal::OtherFeed { run: record.run, feed_name: record.feed_name });
+    }
+    if record.meaning != *place.meaning {
+        return Err(StartRefusal::OtherProfile { run: record.run });
     }
     match record.state {
         // Nothing is renamed before `PUBLISHING`: what was sealed is decided anew from the same claims.
         RunState::Open | RunState::Sealed | RunState::Fenced => Ok(Start::GoOn(Box::new(record))),
-        RunState::Publishing if record.host == host && record.folder == folder => Ok(Start::Publish(Box::new(record))),
+        RunState::Publishing if record.host == place.host && record.folder == place.folder => {
+            Ok(Start::Publish(Box::new(record)))
+        }
         RunState::Publishing => {
             let RunRecord { run, host, folder, .. } = record;
             Err(StartRefusal::PublishingElsewhere { run, host, folder })
@@ -76,15 +92,17 @@ mod tests {
         }
     }
 
-    /// What follows from a run in `state` that was left on `db1` in `/out`, seen from `host` with another `feed` or not.
-    fn check(state: RunState, feed: &[u8], host: &str) -> String {
+    /// What follows from a run in `state` that was left on `db1` in `/out`, seen from elsewhere or from there.
+    fn check(state: RunState, feed: &[u8], meaning: &[u8], host: &str) -> String {
         let found = Found { run: RunId::parse("r-1").unwrap(), pass: 1, record: Some(record(state)) };
-        match plan_start(found, &Digest::of(feed), host, "/out") {
+        let (feed, meaning) = (&Digest::of(feed), &Digest::of(meaning));
+        match plan_start(found, Place { feed, meaning, host, folder: "/out" }) {
             Ok(Start::Begin { .. }) => "begin".into(),
             Ok(Start::GoOn(_)) => "go on".into(),
             Ok(Start::Publish(_)) => "publish".into(),
             Ok(Start::NextPass) => "next pass".into(),
             Err(StartRefusal::OtherFeed { .. }) => "other feed".into(),
+            Err(StartRefusal::OtherProfile { .. }) => "other profile".into(),
             Err(StartRefusal::PublishingElsewhere { .. }) => "publishing elsewhere".into(),
         }
     }
@@ -99,9 +117,10 @@ mod tests {
             (RunState::Fenced, "go on", "go on"),
             (RunState::Reverted, "next pass", "next pass"),
         ] {
-            assert_eq!(check(state, b"feed", "db1"), here, "{state:?}");
-            assert_eq!(check(state, b"feed", "db2"), elsewhere, "{state:?}");
-            assert_eq!(check(state, b"another", "db1"), "other feed", "{state:?}");
+            assert_eq!(check(state, b"feed", b"", "db1"), here, "{state:?}");
+            assert_eq!(check(state, b"feed", b"", "db2"), elsewhere, "{state:?}");
+            assert_eq!(check(state, b"another", b"", "db1"), "other feed", "{state:?}");
+            assert_eq!(check(state, b"feed", b"semicolons", "db1"), "other profile", "{state:?}");
         }
     }
 }

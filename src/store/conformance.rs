@@ -12,7 +12,7 @@ use super::record_wire::tests::sealed_run;
 use super::test_server::TestServer;
 use super::{Access, Expected, FeedNote, MemoryStore, Store, StoreConfig, StoreError, StoreLocation};
 use crate::domain::{
-    Bid, Claim, ClaimOutcome, Digest, Marker, Owner, PostedDay, RunId, RunRecord, RunState, SourceHash,
+    Adoption, Bid, Claim, ClaimOutcome, Digest, Marker, Owner, PostedDay, RunId, RunRecord, RunState, SourceHash,
 };
 
 /// The data of one store, for as many handles as a test wants.
@@ -117,6 +117,10 @@ impl Store for SharedMemory {
         self.lock().claim(bid, claims)
     }
 
+    fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
+        self.lock().adopt(adoptions)
+    }
+
     fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
         self.lock().look_up(claims)
     }
@@ -125,8 +129,8 @@ impl Store for SharedMemory {
         self.lock().release(run, claims)
     }
 
-    fn check_memory(&mut self) -> Result<(), StoreError> {
-        self.lock().check_memory()
+    fn check_intact(&mut self) -> Result<(), StoreError> {
+        self.lock().check_intact()
     }
 
     fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {

@@ -20,7 +20,8 @@ use super::record_wire::{
 };
 use super::{Access, Expected, FeedNote, MemoryStore, OpenedStore, Store, StoreConfig, StoreError};
 use crate::domain::{
-    Bid, CANONICAL_VERSION, Claim, ClaimOutcome, Digest, Marker, Owner, PostedDay, RunId, RunRecord, SourceHash,
+    Adoption, Bid, CANONICAL_VERSION, Claim, ClaimOutcome, Digest, Marker, Owner, PostedDay, RunId, RunRecord,
+    SourceHash,
 };
 
 /// Claims in one transaction: the sorted keys of more would not fit the memory promised, those of fewer would write
@@ -44,6 +45,9 @@ const KEY_LEN: usize = 35;
 
 /// A disk with less room than this, in bytes, is full: the pages of a small transaction do not fit.
 const ROOM_MIN: u64 = 64 * 1024;
+
+/// Why a store that was used before is not trusted.
+const NOTHING_UNDER_PREFIX: &str = "it holds nothing under the prefix that was used before";
 
 /// Magic numbers of file systems over a network, where LMDB's locks and maps do not hold: NFS, SMB, CIFS, SMB2.
 const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42];
@@ -79,8 +83,16 @@ pub(super) fn open(config: &StoreConfig, path: &Path) -> Result<OpenedStore, Sto
     }
     refuse_network_file_system(&address, path)?;
     let env = open_env(path, config.access == Access::Read)?;
+    // Killed processes leave their places in the table of readers, which is small.
+    env.clear_stale_readers().map_err(|error| told(path, error))?;
     let Some(store) = LmdbStore::open_tables(config, path, env)? else {
-        return Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false });
+        return match (&config.remembered, config.access) {
+            (Some(_), _) => Err(StoreError::Forgotten { address, cause: NOTHING_UNDER_PREFIX.to_owned() }),
+            (None, Access::Write { .. }) => Err(StoreError::Missing { address }),
+            (None, Access::Read) => {
+                Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false })
+            }
+        };
     };
     let (sentinel, is_new) = store.check_meta(config)?;
     Ok(OpenedStore { store: Box::new(store), sentinel, is_new })
@@ -148,6 +160,9 @@ fn told(path: &Path, error: heed::Error) -> StoreError {
         heed::Error::Mdb(heed::MdbError::MapFull) => {
             StoreError::Io { path: display(path), source: std::io::ErrorKind::StorageFull.into() }
         }
+        heed::Error::Mdb(heed::MdbError::ReadersFull) => {
+            StoreError::Busy { address, cause: "too many processes are reading it".to_owned() }
+        }
         heed::Error::Mdb(heed::MdbError::DbsFull) => StoreError::Unfit {
             address,
             cause: format!("it holds {} key prefixes, which is its limit", TABLES_MAX / 2),
@@ -171,10 +186,7 @@ impl LmdbStore {
         let address = config.location.address();
         let fail = |error| told(path, error);
         let (claims_name, records_name) = (format!("claims:{}", config.prefix), format!("records:{}", config.prefix));
-        let create = match config.access {
-            Access::Read => false,
-            Access::Write { .. } => true,
-        };
+        let create = config.access == Access::Write { create: true };
         let (claims, records) = if create {
             let mut txn = env.write_txn().map_err(fail)?;
             let claims = env.create_database(&mut txn, Some(&claims_name)).map_err(fail)?;
@@ -199,39 +211,40 @@ impl LmdbStore {
 
     /// Compares the store's description with what is expected, or writes one; returns its sentinel.
     fn check_meta(&self, config: &StoreConfig) -> Result<(Option<String>, bool), StoreError> {
-        let address = || self.address.clone();
-        let txn = self.env.read_txn().map_err(|e| self.told(e))?;
-        let found = self.records.get(&txn, "meta").map_err(|e| self.told(e))?;
-        if let Some(json) = found {
-            let meta = decode_meta(json).map_err(|cause| StoreError::Corrupt { address: address(), cause })?;
-            if meta.version != CANONICAL_VERSION || meta.layout != LAYOUT {
-                return Err(StoreError::OtherVersion {
-                    address: address(),
-                    found: format!("version {} in layout `{}`", meta.version, meta.layout),
-                    expected: format!("version {CANONICAL_VERSION} in layout `{LAYOUT}`"),
+        let is_first_use = config.remembered.is_none() && config.access == Access::Write { create: true };
+        let (json, is_new) = match self.record("meta")? {
+            Some(json) => (json, false),
+            None if is_first_use => self.create_meta()?,
+            None if config.remembered.is_some() => {
+                return Err(StoreError::Forgotten {
+                    address: self.address.clone(),
+                    cause: NOTHING_UNDER_PREFIX.to_owned(),
                 });
             }
-            if config.remembered.as_ref().is_some_and(|remembered| *remembered != meta.sentinel) {
-                let cause = "it is another store than the one that was used before".to_owned();
-                return Err(StoreError::Forgotten { address: address(), cause });
-            }
-            return Ok((Some(meta.sentinel), false));
+            None if config.access == Access::Read => return Ok((None, false)),
+            None => return Err(StoreError::Missing { address: self.address.clone() }),
+        };
+        let meta = decode_meta(&json).map_err(|cause| self.corrupt(cause))?;
+        if meta.version != CANONICAL_VERSION || meta.layout != LAYOUT {
+            return Err(StoreError::OtherVersion {
+                address: self.address.clone(),
+                found: format!("version {} in layout `{}`", meta.version, meta.layout),
+                expected: format!("version {CANONICAL_VERSION} in layout `{LAYOUT}`"),
+            });
         }
-        drop(txn);
-        if config.remembered.is_some() {
-            let cause = "it holds nothing under the prefix that was used before".to_owned();
-            return Err(StoreError::Forgotten { address: address(), cause });
+        if config.remembered.as_ref().is_some_and(|remembered| *remembered != meta.sentinel) {
+            let cause = "it is another store than the one that was used before".to_owned();
+            return Err(StoreError::Forgotten { address: self.address.clone(), cause });
         }
-        match config.access {
-            Access::Read => Ok((None, false)),
-            Access::Write { create: false } => Err(StoreError::Missing { address: address() }),
-            Access::Write { create: true } => {
-                let sentinel = super::random_hex();
-                let meta = Meta { version: CANONICAL_VERSION, layout: LAYOUT.to_owned(), sentinel: sentinel.clone() };
-                self.write(|store, txn| store.records.put(txn, "meta", &encode_meta(&meta)))?;
-                Ok((Some(sentinel), true))
-            }
-        }
+        Ok((Some(meta.sentinel), is_new))
+    }
+
+    /// Writes a description unless another process was faster; returns the one that stands, and whether it is ours.
+    fn create_meta(&self) -> Result<(String, bool), StoreError> {
+        let layout = LAYOUT.to_owned();
+        let ours = encode_meta(&Meta { version: CANONICAL_VERSION, layout, sentinel: super::random_hex() });
+        let standing = self.write(|store, txn| Ok(store.records.get_or_put(txn, "meta", &ours)?.map(str::to_owned)))?;
+        Ok(standing.map_or((ours, true), |standing| (standing, false)))
     }
 
     fn told(&self, error: heed::Error) -> StoreError {
@@ -257,7 +270,7 @@ impl LmdbStore {
 
     /// The number that stands for `bid` in claims, given now if it has none.
     fn owner_number(&self, txn: &mut RwTxn<'_>, bid: &Bid) -> heed::Result<u32> {
-        let key = format!("number:{}:{}", bid.run, bid.epoch);
+        let key = format!("number:{}:{}:{}", bid.run, bid.epoch, bid.seen_at);
         if let Some(number) = self.records.get(txn, &key)?.and_then(|text| text.parse().ok()) {
             return Ok(number);
         }
@@ -285,7 +298,6 @@ impl LmdbStore {
         let env = self.env.clone();
         let mut txn = env.write_txn().map_err(fail)?;
         let number = self.owner_number(&mut txn, bid).map_err(fail)?;
-        self.owners.insert(number, Arc::clone(bid));
         let table = self.claims;
         let is_large = table.stat(&txn).map_err(fail)?.leaf_pages > SCATTERED_CLAIMS_MAX;
         let mut last = table.last(&txn).map_err(fail)?.map(|(key, _)| key.to_vec()).unwrap_or_default();
@@ -299,7 +311,11 @@ impl LmdbStore {
             let value = Value::new(number, claim.row);
             let found = table.get_or_put_with_flags(&mut txn, flags, &key, value.as_bytes()).map_err(fail)?;
             if let Some(found) = found.map(Value::copied) {
-                let marker = self.marker(&txn, found.as_ref().map_or(&[], Value::as_bytes))?;
+                let marker = match found.as_ref().and_then(|found| decode_value(found.as_bytes())) {
+                    Some((own, row)) if own == number => Marker::Run { owner: Arc::clone(bid), row },
+                    Some((owner, row)) => self.marker(&txn, owner, row)?,
+                    None => Marker::Unreadable,
+                };
                 outcomes[index as usize] = ClaimOutcome::Found(marker);
             } else if is_behind {
                 last.clear();
@@ -316,9 +332,8 @@ impl LmdbStore {
         Ok(made)
     }
 
-    /// What `value`, found under a claimed hash, says.
-    fn marker(&mut self, txn: &RoTxn<'_, WithoutTls>, value: &[u8]) -> Result<Marker, StoreError> {
-        let Some((number, row)) = decode_value(value) else { return Ok(Marker::Unreadable) };
+    /// The marker of `row` by the owner of `number`.
+    fn marker(&mut self, txn: &RoTxn<'_, WithoutTls>, number: u32, row: u64) -> Result<Marker, StoreError> {
         if let Some(owner) = self.owners.get(&number) {
             return Ok(Marker::Run { owner: Arc::clone(owner), row });
         }
@@ -327,6 +342,14 @@ impl LmdbStore {
         let owner = Arc::new(decode_owner(json).map_err(|cause| self.corrupt(cause))?);
         self.owners.insert(number, Arc::clone(&owner));
         Ok(Marker::Run { owner, row })
+    }
+
+    /// What `value`, found under a claimed hash, says.
+    fn marker_of(&mut self, txn: &RoTxn<'_, WithoutTls>, value: &[u8]) -> Result<Marker, StoreError> {
+        match decode_value(value) {
+            Some((number, row)) => self.marker(txn, number, row),
+            None => Ok(Marker::Unreadable),
+        }
     }
 }
 
@@ -412,6 +435,28 @@ impl Store for LmdbStore {
         Ok(outcomes)
     }
 
+    fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
+        let path = self.path.clone();
+        let fail = |error| told(&path, error);
+        let env = self.env.clone();
+        let mut txn = env.write_txn().map_err(fail)?;
+        let table = self.claims;
+        let mut adopted = Vec::with_capacity(adoptions.len());
+        for Adoption { claim, found: (owner, row), owner: new_owner } in adoptions {
+            let key = key_of(claim);
+            let old = Value::new(self.owner_number(&mut txn, owner).map_err(fail)?, *row);
+            let new = Value::new(self.owner_number(&mut txn, new_owner).map_err(fail)?, claim.row);
+            let standing = table.get(&txn, &key).map_err(fail)?;
+            let is_old = standing == Some(old.as_bytes());
+            adopted.push(is_old || standing == Some(new.as_bytes()));
+            if is_old {
+                table.put(&mut txn, &key, new.as_bytes()).map_err(fail)?;
+            }
+        }
+        txn.commit().map_err(fail)?;
+        Ok(adopted)
+    }
+
     fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
         let path = self.path.clone();
         let fail = |error| told(&path, error);
@@ -421,7 +466,7 @@ impl Store for LmdbStore {
         let mut markers = vec![None; claims.len()];
         for index in in_key_order(claims) {
             if let Some(value) = table.get(&txn, &key_of(&claims[index as usize])).map_err(fail)? {
-                markers[index as usize] = Some(self.marker(&txn, value)?);
+                markers[index as usize] = Some(self.marker_of(&txn, value)?);
             }
         }
         Ok(markers)
@@ -438,7 +483,7 @@ impl Store for LmdbStore {
             let claim = &claims[index as usize];
             let key = key_of(claim);
             let Some(value) = table.get(&txn, &key).map_err(fail)?.map(<[u8]>::to_vec) else { continue };
-            let marker = self.marker(&txn, &value)?;
+            let marker = self.marker_of(&txn, &value)?;
             if matches!(marker, Marker::Run { owner, row } if owner.run == *run && row == claim.row) {
                 table.delete(&mut txn, &key).map_err(fail)?;
                 freed += 1;
@@ -449,7 +494,7 @@ impl Store for LmdbStore {
     }
 
     /// What a transaction wrote stays written.
-    fn check_memory(&mut self) -> Result<(), StoreError> {
+    fn check_intact(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Expected, FeedNote, Store, StoreError};
-use crate::domain::{Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, SourceHash};
+use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, SourceHash};
 
 /// A store that forgets everything with its process.
 #[derive(Debug, Default)]
@@ -32,6 +32,22 @@ impl Store for MemoryStore {
         Ok(claims.iter().map(&mut claim_one).collect())
     }
 
+    fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
+        let adopt_one = |adoption: &Adoption| {
+            let (owner, row) = adoption.found.clone();
+            let (old, new) =
+                (Marker::Run { owner, row }, Marker::Run { owner: adoption.owner.clone(), row: adoption.claim.row });
+            match self.markers.get_mut(&adoption.claim.source_hash) {
+                Some(standing) if *standing == old || *standing == new => {
+                    *standing = new;
+                    true
+                }
+                Some(_) | None => false,
+            }
+        };
+        Ok(adoptions.iter().map(adopt_one).collect())
+    }
+
     fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
         Ok(claims.iter().map(|claim| self.markers.get(&claim.source_hash).cloned()).collect())
     }
@@ -48,7 +64,7 @@ impl Store for MemoryStore {
         Ok((before - self.markers.len()) as u64)
     }
 
-    fn check_memory(&mut self) -> Result<(), StoreError> {
+    fn check_intact(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -19,7 +19,7 @@ pub use memory_store::MemoryStore;
 pub use open::{Access, OpenedStore, Secret, StoreConfig};
 pub use redis_store::RedisStore;
 
-use crate::domain::{Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, RunState};
+use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, RunState};
 
 /// 32 random digits: what tells a store from every other.
 fn random_hex() -> String {
@@ -57,6 +57,11 @@ pub trait Store: Send {
     /// finds them as the run's own.
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError>;
 
+    /// Replaces each marker that was found by one of the present epoch, if it still stands; says which are in place.
+    ///
+    /// True also where the new marker stands already: an answer that was lost.
+    fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError>;
+
     /// The markers that stand under the hashes of `claims`, in their order; writes nothing.
     fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError>;
 
@@ -64,7 +69,7 @@ pub trait Store: Send {
     fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError>;
 
     /// Fails if the store can be seen to have lost claims since it was opened; asked before a run is sealed.
-    fn check_memory(&mut self) -> Result<(), StoreError>;
+    fn check_intact(&mut self) -> Result<(), StoreError>;
 
     /// The record of `run`.
     fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError>;

@@ -8,6 +8,7 @@ use crate::cli::args::IngestArgs;
 use crate::cli::environment::Environment;
 use crate::cli::failure::{ExitCode, Failure};
 use crate::cli::feeds::{self, NamedFeed};
+use crate::cli::layers::Origin;
 use crate::cli::progress::Bar;
 use crate::cli::settings::Settings;
 use crate::cli::summary;
@@ -15,7 +16,7 @@ use crate::cli::terminal::{Terminal, Verbosity};
 use crate::domain::{Decision, RunCounts};
 use crate::input::Profile;
 use crate::pipeline::{self, DryRunReport, IngestReport, IngestRequest, RejectNote, Worker, published_exit_code};
-use crate::run::Gates;
+use crate::run::{Gates, REJECTS_MIN};
 use crate::store::{self, Store};
 
 pub(crate) fn run(
@@ -136,6 +137,8 @@ impl Ingest<'_> {
                 records: self.args.expect_records,
                 totals,
                 reject_limit: self.settings.reject_limit.value.get().into(),
+                // Who sets a limit means it, on short feeds too.
+                rejects_min: if self.settings.reject_limit.origin == Origin::Default { REJECTS_MIN } else { 0 },
             },
             lock_folder,
             worker: worker(self.environment),

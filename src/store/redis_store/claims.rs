@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::wire::{write_command, write_word_len};
-use crate::domain::{Claim, Owner, RunId, SourceHash, write_hex};
+use crate::domain::{Adoption, Claim, Owner, RunId, SourceHash, write_hex};
 use crate::store::marker::{MarkerTemplate, head_of};
 
 /// Digits of a source hash in hexadecimal.
@@ -85,6 +85,36 @@ impl ReleaseCommand {
         marker_start.push(b'|');
         let key = key_of(&self.prefix, &claim.source_hash);
         write_command(&[b"EVAL", RELEASE_SCRIPT.as_bytes(), b"1", &key, &marker_start], out);
+    }
+}
+
+/// Replaces the marker `ARGV[1]` by `ARGV[2]`, which lives as long as the old one would have.
+const ADOPT_SCRIPT: &str = "local marker = redis.call('GET', KEYS[1]) \
+    if marker == ARGV[2] then return 1 end if marker ~= ARGV[1] then return 0 end \
+    redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL') return 1";
+
+/// `EVAL` of the script that passes a claim on to a later epoch of its run.
+#[derive(Debug)]
+pub(super) struct AdoptCommand {
+    prefix: String,
+}
+
+impl AdoptCommand {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// Appends the command for `adoption`.
+    pub(super) fn write(&self, adoption: &Adoption, out: &mut Vec<u8>) {
+        let marker = |owner: &Owner, row: u64| {
+            let mut text = Vec::new();
+            MarkerTemplate::new(owner).write(itoa::Buffer::new().format(row).as_bytes(), &mut text);
+            text
+        };
+        let (owner, row) = &adoption.found;
+        let (old, new) = (marker(owner, *row), marker(&adoption.owner, adoption.claim.row));
+        let key = key_of(&self.prefix, &adoption.claim.source_hash);
+        write_command(&[b"EVAL", ADOPT_SCRIPT.as_bytes(), b"1", &key, &old, &new], out);
     }
 }
 

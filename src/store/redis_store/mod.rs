@@ -16,19 +16,22 @@ use std::time::Duration;
 
 pub(super) use opening::open;
 
-use self::claims::{ClaimCommand, LookUpCommand, ReleaseCommand};
+use self::claims::{AdoptCommand, ClaimCommand, LookUpCommand, ReleaseCommand};
 use self::connection::{Link, Pace, Place};
 use self::failure::{Failure, Patience};
 use self::wire::Reply;
 use super::marker::Owners;
 use super::{Access, Expected, FeedNote, Store, StoreConfig, StoreError};
-use crate::domain::{Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord};
+use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord};
 
 /// Claims in one round trip, where the settings do not say.
 const BATCH_SIZE: usize = 1_000;
 
 /// Batches whose replies may be owed at one time: the server works on one while the next is on its way.
 const BATCHES_IN_FLIGHT: usize = 4;
+
+/// Attempts at one thing, whatever the settings allow: their waits add up to a minute.
+const ATTEMPTS_MAX: u32 = 10;
 
 /// Enough batches that the server does not run dry at the end of each call.
 const CLAIMS_PER_CALL: usize = 32_768;
@@ -87,7 +90,7 @@ impl Server {
         mut read: impl FnMut(Reply<'_>) -> Option<T>,
     ) -> Result<Vec<T>, StoreError> {
         let mut answers = Vec::with_capacity(count);
-        let mut patience = Patience::new(self.failures_max, self.backoff_first);
+        let mut patience = Patience::new(self.failures_max.min(ATTEMPTS_MAX), self.backoff_first);
         while answers.len() < count {
             let answered_before = answers.len();
             // After a failure one batch at a time: a proxy that holds back could never get through with more.
@@ -112,7 +115,7 @@ impl Server {
 
     /// Connects for claims. A server that refuses the connection is not there; only one that is slow is asked again.
     fn connect(&mut self) -> Result<(), StoreError> {
-        let mut patience = Patience::new(self.failures_max, self.backoff_first);
+        let mut patience = Patience::new(self.failures_max.min(ATTEMPTS_MAX), self.backoff_first);
         loop {
             match self.place.link() {
                 Ok(link) => {
@@ -135,7 +138,7 @@ impl Server {
         &mut self,
         mut operation: impl FnMut(&mut redis::Connection) -> redis::RedisResult<T>,
     ) -> Result<T, StoreError> {
-        let mut patience = Patience::new(self.failures_max, self.backoff_first);
+        let mut patience = Patience::new(self.failures_max.min(ATTEMPTS_MAX), self.backoff_first);
         loop {
             let connection = self.control.take().map_or_else(|| self.place.control().map(ControlConnection), Ok);
             let attempt = connection.and_then(|mut connection| {
@@ -181,6 +184,19 @@ impl Store for RedisStore {
         )
     }
 
+    fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
+        self.assert_writable();
+        let command = AdoptCommand::new(&self.server.place.prefix);
+        self.server.ask_all(
+            adoptions.len(),
+            |index, out| command.write(&adoptions[index], out),
+            |reply| match reply {
+                Reply::Integer(done @ (0 | 1)) => Some(done == 1),
+                Reply::Integer(_) | Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Error(_) => None,
+            },
+        )
+    }
+
     fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
         let command = LookUpCommand::new(&self.server.place.prefix);
         let owners = &mut self.owners;
@@ -210,8 +226,8 @@ impl Store for RedisStore {
         Ok(freed.into_iter().sum())
     }
 
-    fn check_memory(&mut self) -> Result<(), StoreError> {
-        opening::check_memory(&mut self.server, self.evicted_keys)
+    fn check_intact(&mut self) -> Result<(), StoreError> {
+        opening::check_intact(&mut self.server, self.evicted_keys)
     }
 
     fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {

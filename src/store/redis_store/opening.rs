@@ -39,11 +39,12 @@ pub(super) fn open_store(config: &StoreConfig) -> Result<(RedisStore, bool), Sto
     let mut is_new = false;
     match config.access {
         Access::Write { create } => {
+            // A store that may not be created is not touched.
+            if found.is_none() && config.remembered.is_none() && !create {
+                return Err(StoreError::Missing { address: server.place.address });
+            }
             probe_claims(&mut server)?;
             if found.is_none() && config.remembered.is_none() {
-                if !create {
-                    return Err(StoreError::Missing { address: server.place.address });
-                }
                 (found, is_new) = create_meta(&mut server)?;
             }
         }
@@ -57,7 +58,7 @@ pub(super) fn open_store(config: &StoreConfig) -> Result<(RedisStore, bool), Sto
 }
 
 /// That the server is the one that was opened, was not emptied, and has dropped no key since.
-pub(super) fn check_memory(server: &mut Server, evicted_at_open: u64) -> Result<(), StoreError> {
+pub(super) fn check_intact(server: &mut Server, evicted_at_open: u64) -> Result<(), StoreError> {
     let found = read_meta(server)?;
     let remembered = server.place.meta.as_ref().map(|meta| meta.sentinel.clone());
     check_meta(&server.place, remembered.as_deref(), found)?;
