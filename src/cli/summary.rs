@@ -6,7 +6,10 @@ use serde_json::Value;
 
 use super::number::{counted, grouped, grouped_decimal};
 use crate::domain::{Decision, Money, RunCounts};
-use crate::pipeline::{DryRunReport, IngestReport, RejectNote};
+use crate::pipeline::{DryRunReport, Holder, IngestReport, RejectNote};
+
+/// Most runs that the operator is told of one by one.
+const HOLDERS_TOLD_MAX: usize = 10;
 
 /// The sentence: how many records, and what became of them.
 pub(super) fn sentence(report: &IngestReport) -> String {
@@ -49,6 +52,22 @@ pub(super) fn reject_lines(feed: &str, notes: &[RejectNote], rejected: u64) -> V
     let told = notes.len() as u64;
     if rejected > told && told > 0 {
         lines.push(format!("{feed}: {} more are in the rejected file", counted(rejected - told, "rejected record")));
+    }
+    lines
+}
+
+/// What to do about held records: which runs hold them.
+pub(super) fn holder_lines(holders: &[Holder]) -> Vec<String> {
+    let line = |holder: &Holder| match &holder.feed_name {
+        Some(feed) => format!(
+            "  run `{}` over `{feed}` holds records and is not published: repeat its command, then this one",
+            holder.run
+        ),
+        None => format!("  run `{}` holds records and is not known to the store", holder.run),
+    };
+    let mut lines: Vec<_> = holders.iter().take(HOLDERS_TOLD_MAX).map(line).collect();
+    if holders.len() > HOLDERS_TOLD_MAX {
+        lines.push(format!("  so do {} more runs", holders.len() - HOLDERS_TOLD_MAX));
     }
     lines
 }

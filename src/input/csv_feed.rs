@@ -5,7 +5,7 @@ use std::io::Read;
 use super::block::{FeedBlock, SkipRule};
 use super::csv_split::{Dialect, Split, split};
 use super::lines::{Cut, ENDLESS, Window, count_line_ends};
-use super::profile::FieldReading;
+use super::profile::{FieldReading, refuse_nul};
 use super::{FeedReader, InputError, Profile};
 use crate::domain::{Field, RejectReason};
 
@@ -233,9 +233,12 @@ impl Cutter {
             let from = if index == 0 { 0 } else { ends[index - 1] + gap };
             &unquoted[from..ends[index]]
         };
+        // One look at the whole line: hardly any line holds one.
+        let has_nul = memchr::memchr(0, content).is_some();
         let values = [0, 1, 2, 3, 4].map(|place: usize| {
             let (reading, column) = &self.fields[place];
-            reading.read(column.map_or("", cell))
+            let cell = column.map_or("", cell);
+            reading.read(if has_nul { refuse_nul(cell)? } else { cell })
         });
         for (field, value) in Field::ALL.into_iter().zip(&values) {
             if let Err(reason) = value {

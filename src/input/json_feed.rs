@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::block::{FeedBlock, SkipRule};
 use super::csv_feed::{BYTE_ORDER_MARK, is_blank};
 use super::lines::{Cut, RECORD_BYTES_MAX, Window, physical_line};
-use super::profile::FieldReading;
+use super::profile::{FieldReading, refuse_nul};
 use super::{FeedReader, InputError, Profile};
 use crate::domain::{Field, RejectReason};
 
@@ -111,6 +111,7 @@ impl Cutter {
                 (Some(_), None) => return Err(reject("the key is missing")),
                 (Some(_), Some(raw)) => text_of(raw.get(), field).ok_or_else(|| reject("the value is no text"))?,
             };
+            refuse_nul(&cell).map_err(reject)?;
             *value = match cell {
                 Cow::Borrowed(cell) => reading.read(cell).map_err(reject)?,
                 Cow::Owned(cell) => Cow::Owned(reading.read(&cell).map_err(reject)?.into_owned()),

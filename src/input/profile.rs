@@ -267,12 +267,14 @@ impl DateFormat {
     }
 }
 
+/// Fails where a field holds a NUL character, which no bank means.
+pub(super) fn refuse_nul(cell: &str) -> Result<&str, &'static str> {
+    if memchr::memchr(0, cell.as_bytes()).is_some() { Err("the text holds a NUL character") } else { Ok(cell) }
+}
+
 impl FieldReading {
     /// The canonical text of `cell`, or what is wrong with it; a constant ignores the cell.
     pub(super) fn read<'a>(&'a self, cell: &'a str) -> Result<Cow<'a, str>, &'static str> {
-        if memchr::memchr(0, cell.as_bytes()).is_some() {
-            return Err("the text holds a NUL character");
-        }
         match self {
             Self::Constant(value) => Ok(Cow::Borrowed(value)),
             Self::Text => Ok(Cow::Borrowed(cell)),

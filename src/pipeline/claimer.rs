@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::batch::{Batch, HashedBlock};
 use super::error::IngestError;
 use super::latency::Latencies;
-use crate::domain::{Bid, ClaimOutcome, Marker, RunId, RunView, decide};
+use crate::domain::{Bid, ClaimOutcome, Marker, RunId, RunState, RunView, decide};
 use crate::store::{Store, StoreError};
 
 /// Bytes of a feed in one batch, whatever the number of its records: this bounds memory.
@@ -25,6 +25,11 @@ pub(super) struct Claimer<'a> {
 impl<'a> Claimer<'a> {
     pub(super) fn new(store: &'a mut dyn Store, bid: Bid) -> Self {
         Self { store, bid, batch: Batch::default(), views: Views::default(), latencies: Latencies::default() }
+    }
+
+    /// The runs that hold records of the feed.
+    pub(super) fn holders(&self) -> Vec<Holder> {
+        self.views.holders()
     }
 
     /// Takes a block; hands a decided batch back when the block would overfill it.
@@ -63,6 +68,14 @@ impl<'a> Claimer<'a> {
     }
 }
 
+/// A run that is not published and has claimed records of this feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub run: RunId,
+    /// None where the run has no record.
+    pub feed_name: Option<String>,
+}
+
 /// What is known of the runs that own markers; each is asked once, so that equal records share their fate.
 #[derive(Debug, Default)]
 pub(super) struct Views(HashMap<RunId, Option<Arc<RunView>>>);
@@ -90,6 +103,18 @@ impl Views {
             }
         }
         Ok(())
+    }
+
+    /// The runs that hold records because they are not published, as the operator is told of them.
+    pub(super) fn holders(&self) -> Vec<Holder> {
+        let is_published =
+            |view: &Option<Arc<RunView>>| view.as_ref().is_some_and(|view| view.state == RunState::Published);
+        let holding = self.0.iter().filter(|(_, view)| !is_published(view));
+        let mut holders: Vec<_> = holding
+            .map(|(run, view)| Holder { run: run.clone(), feed_name: view.as_ref().map(|view| view.feed_name.clone()) })
+            .collect();
+        holders.sort_by(|a, b| a.run.cmp(&b.run));
+        holders
     }
 
     pub(super) fn view(&self, run: &RunId) -> Option<Arc<RunView>> {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::batch::Batch;
-use super::claimer::Claimer;
+use super::claimer::{Claimer, Holder};
 use super::error::IngestError;
 use super::open_run::{FeedIdentity, OpenRun, choose_run};
 use super::request::{IngestRequest, Progress};
@@ -34,6 +34,8 @@ pub struct IngestReport {
     pub counts: RunCounts,
     /// The first of the rejected lines.
     pub rejects: Vec<RejectNote>,
+    /// The runs that hold records of the feed.
+    pub holders: Vec<Holder>,
     pub names: OutputNames,
     /// File names in the order in which they appeared.
     pub files: Vec<String>,
@@ -75,14 +77,14 @@ pub fn ingest(
     let facts = RunFacts { feed_bytes, started, started_at };
     let outcome = run_to_seal(request, &facts, reader, &mut open, store, progress);
     progress.finish();
-    let (rejects, summary) = match outcome {
+    let told = match outcome {
         Ok(sealed) => sealed,
         Err(error) => return Err(give_up(request, open, store, error)),
     };
     open.change_state(store, RunState::Publishing)?;
     publish_files(&open.record, &open.names)?;
     open.change_state(store, RunState::Published)?;
-    Ok(report(&open.record, open.names, rejects, started.elapsed(), summary))
+    Ok(report(&open.record, open.names, told, started.elapsed()))
 }
 
 /// What a run is told with, apart from its record.
@@ -100,9 +102,9 @@ fn run_to_seal(
     open: &mut OpenRun,
     store: &mut dyn Store,
     progress: &dyn Progress,
-) -> Result<(Vec<RejectNote>, serde_json::Value), IngestError> {
+) -> Result<Told, IngestError> {
     let written = decide_and_write(request, facts, reader, open, store, progress)?;
-    let Written { totals, audit, skipped, money_in, records_in, latency } = written;
+    let Written { totals, audit, skipped, money_in, records_in, latency, holders } = written;
     check_control_totals(&totals, records_in, &money_in)?;
     request.gates.check(&totals.counts, &money_in)?;
     let (audit, chain) = close_audit(audit, &totals.counts)?;
@@ -135,11 +137,20 @@ fn run_to_seal(
     outputs.push(summary_output);
     // The names of the temporaries must outlive a power cut before the seal says that they are complete.
     sync_folder(&open.names.folder)?;
+    store.check_memory()?;
     open.record.counts = totals.counts;
     open.record.outputs = outputs;
     open.record.audit_chain = Some(chain);
     open.change_state(store, RunState::Sealed)?;
-    Ok((totals.rejects, summary_json))
+    Ok(Told { rejects: totals.rejects, holders, summary: summary_json })
+}
+
+/// What only the process that decided can tell.
+#[derive(Default)]
+struct Told {
+    rejects: Vec<RejectNote>,
+    holders: Vec<Holder>,
+    summary: serde_json::Value,
 }
 
 /// What the stages leave when the feed is at its end.
@@ -150,6 +161,7 @@ struct Written {
     money_in: Money,
     records_in: u64,
     latency: Latency,
+    holders: Vec<Holder>,
 }
 
 fn decide_and_write(
@@ -192,8 +204,8 @@ fn decide_and_write(
     for (rule, lines) in prologue_skipped {
         *skipped.entry(rule).or_default() += lines;
     }
-    let latency = claimer.latencies.percentiles();
-    Ok(Written { totals, audit, skipped, money_in: source.money_in, records_in: source.records_in, latency })
+    let (latency, holders) = (claimer.latencies.percentiles(), claimer.holders());
+    Ok(Written { totals, audit, skipped, money_in: source.money_in, records_in: source.records_in, latency, holders })
 }
 
 /// A feed, and what is counted of it before anything is decided.
@@ -312,7 +324,7 @@ fn finish_publishing(
     }
     let read = std::fs::read(names.summary()).map_err(|source| OutputError::writing(&names.summary(), source))?;
     let summary = serde_json::from_slice(&read).unwrap_or_default();
-    Ok(report(&record, names, Vec::new(), started.elapsed(), summary))
+    Ok(report(&record, names, Told { summary, ..Told::default() }, started.elapsed()))
 }
 
 /// Leaves a run that cannot go on: no half-written file, and no claim of a run that a gate stopped.
@@ -343,18 +355,14 @@ fn fence_and_free(request: &IngestRequest, open: &mut OpenRun, store: &mut dyn S
     Ok(())
 }
 
-fn report(
-    record: &RunRecord,
-    names: OutputNames,
-    rejects: Vec<RejectNote>,
-    elapsed: std::time::Duration,
-    summary: serde_json::Value,
-) -> IngestReport {
+fn report(record: &RunRecord, names: OutputNames, told: Told, elapsed: std::time::Duration) -> IngestReport {
+    let Told { rejects, holders, summary } = told;
     IngestReport {
         run: record.run.clone(),
         pass: record.pass,
         counts: record.counts,
         rejects,
+        holders,
         names,
         files: record.outputs.iter().map(|output| output.name.clone()).collect(),
         is_resumed: record.epoch > 1,

@@ -22,6 +22,7 @@ mod stages;
 mod tests;
 mod writers;
 
+pub use claimer::Holder;
 pub use dry_run::{DryRunReport, dry_run};
 pub use error::IngestError;
 pub use hash_listing::{HashedRow, list_hashes};

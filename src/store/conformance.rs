@@ -125,6 +125,10 @@ impl Store for SharedMemory {
         self.lock().release(run, claims)
     }
 
+    fn check_memory(&mut self) -> Result<(), StoreError> {
+        self.lock().check_memory()
+    }
+
     fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
         self.lock().run_record(run)
     }

@@ -48,6 +48,10 @@ impl Store for MemoryStore {
         Ok((before - self.markers.len()) as u64)
     }
 
+    fn check_memory(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
         Ok(self.runs.get(run).cloned())
     }

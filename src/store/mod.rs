@@ -63,6 +63,9 @@ pub trait Store: Send {
     /// Frees those of `claims` whose marker is of `run` and of the claim's own row; says how many there were.
     fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError>;
 
+    /// Fails if the store can be seen to have lost claims since it was opened; asked before a run is sealed.
+    fn check_memory(&mut self) -> Result<(), StoreError>;
+
     /// The record of `run`.
     fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError>;
 

@@ -149,6 +149,7 @@ impl Ingest<'_> {
         // Where a person must look, the sentence is said even to a log.
         let say = |line: &str| if exit == ExitCode::Done { self.terminal.note(line) } else { self.say(line) };
         say(&summary::sentence(report));
+        summary::holder_lines(&report.holders).iter().for_each(|line| self.say(line));
         summary::details(report, &request.store_address).iter().for_each(|line| self.terminal.note(line));
         if report.names.stem != request.stem {
             self.terminal

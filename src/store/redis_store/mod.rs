@@ -40,6 +40,8 @@ pub struct RedisStore {
     owners: Owners,
     claim_ttl: Duration,
     access: Access,
+    /// How many keys the server had dropped for lack of room when it was opened.
+    evicted_keys: u64,
 }
 
 /// The server, through connections that are made again when they fail.
@@ -206,6 +208,10 @@ impl Store for RedisStore {
             },
         )?;
         Ok(freed.into_iter().sum())
+    }
+
+    fn check_memory(&mut self) -> Result<(), StoreError> {
+        opening::check_memory(&mut self.server, self.evicted_keys)
     }
 
     fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {

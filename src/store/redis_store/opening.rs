@@ -51,8 +51,30 @@ pub(super) fn open_store(config: &StoreConfig) -> Result<(RedisStore, bool), Sto
     }
     server.place.meta = check_meta(&server.place, config.remembered.as_deref(), found)?;
     server.failures_max = config.failures_max;
-    let store = RedisStore { server, owners: Owners::default(), claim_ttl: config.claim_ttl, access: config.access };
-    Ok((store, is_new))
+    let evicted_keys = evicted_keys(&mut server)?;
+    let (claim_ttl, access) = (config.claim_ttl, config.access);
+    Ok((RedisStore { server, owners: Owners::default(), claim_ttl, access, evicted_keys }, is_new))
+}
+
+/// That the server is the one that was opened, was not emptied, and has dropped no key since.
+pub(super) fn check_memory(server: &mut Server, evicted_at_open: u64) -> Result<(), StoreError> {
+    let found = read_meta(server)?;
+    let remembered = server.place.meta.as_ref().map(|meta| meta.sentinel.clone());
+    check_meta(&server.place, remembered.as_deref(), found)?;
+    // A server that was started anew counts from zero: fewer than before is no proof that none were dropped.
+    let evicted = evicted_keys(server)?;
+    if evicted <= evicted_at_open {
+        return Ok(());
+    }
+    let cause = format!("it dropped {} keys for lack of room during the run", evicted - evicted_at_open);
+    Err(StoreError::Forgotten { address: server.place.address.clone(), cause })
+}
+
+fn evicted_keys(server: &mut Server) -> Result<u64, StoreError> {
+    let info: String = server.operate(|control| cmd("INFO").arg("stats").query(control))?;
+    let count = info.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
+    // A server that does not say counts none; its policy was checked.
+    Ok(count.and_then(|count| count.trim_end().parse().ok()).unwrap_or(0))
 }
 
 fn check_policy(server: &mut Server) -> Result<(), StoreError> {

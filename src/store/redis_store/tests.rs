@@ -378,6 +378,26 @@ fn a_store_that_forgot_is_noticed_when_opened_and_when_connected_again() {
 }
 
 #[test]
+fn a_store_that_forgets_during_a_run_is_noticed_before_the_seal() {
+    let server = TestServer::start(&[]);
+    let mut client = plain_client(&server);
+    let (mut store, _) = open_store(&config(&server)).unwrap();
+    store.check_memory().unwrap();
+    for word in [["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"], ["CONFIG", "SET", "maxmemory", "1"]] {
+        ask::<()>(&mut client, &word);
+    }
+    // Whether the policy was changed to one that drops claims is told by the claims that were dropped.
+    let _ = redis::cmd("SET").arg("other").arg("x").query::<()>(&mut client);
+    assert!(matches!(store.check_memory(), Err(StoreError::Forgotten { .. })));
+    ask::<()>(&mut client, &["CONFIG", "SET", "maxmemory", "0"]);
+    ask::<()>(&mut client, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    let (mut store, _) = open_store(&StoreConfig { remembered: None, ..config(&server) }).unwrap();
+    store.check_memory().unwrap();
+    ask::<()>(&mut client, &["FLUSHALL"]);
+    assert!(matches!(store.check_memory(), Err(StoreError::Forgotten { .. })));
+}
+
+#[test]
 fn a_store_of_another_version_or_layout_is_refused_and_so_is_one_that_cannot_be_read() {
     let server = TestServer::start(&[]);
     let mut client = plain_client(&server);
