@@ -164,7 +164,11 @@ fn records_of_a_run_that_was_killed_are_held_until_it_is_published() {
         let overlap = format!("{HEADER}\nDE-main,T1,1.00,EUR,2026-07-02\nDE-other,T1,1.00,EUR,2026-07-02\n");
         env.write("august.csv", &overlap);
         let ran = env.ingest(&["august.csv", "--run-id", "r-august"]);
-        ran.check(3, "run `r-august` published: 2 records: 1 accepted, 1 held\n");
+        ran.check(
+            3,
+            "run `r-august` published: 2 records: 1 accepted, 1 held\n  run `r-july` over `july.csv` holds records and is \
+             not published: repeat its command, then this one\n",
+        );
         assert_eq!(env.text("august.held.csv"), format!("{HEADER}\nDE-main,T1,1.00,EUR,2026-07-02\n"));
         let first =
             r#""match_decision":"HELD","row":1,"line":2,"reason":"run_not_published","first_trace_id":"r-july:2""#;
