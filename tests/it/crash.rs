@@ -81,6 +81,7 @@ fn a_run_that_is_killed_where_a_file_appears_is_gone_on_with() {
     for store in STORES {
         let first = Env::new(*store);
         let expected = undisturbed(&first);
+        let mut killed = 0;
         for name in [
             ".july.accepted.csv.r-july.tmp",
             ".july.rejected.csv.r-july.tmp",
@@ -94,9 +95,10 @@ fn a_run_that_is_killed_where_a_file_appears_is_gone_on_with() {
         ] {
             let env = world(first.fresh());
             let path = env.path(name);
-            kill_when(command(&env).spawn().unwrap(), || path.exists());
+            killed += u32::from(kill_when(command(&env).spawn().unwrap(), || path.exists()));
             check_repeated(&env, &expected, &format!("when {name} appeared on {store:?}"));
         }
+        assert!(killed > 0, "every kill came too late");
     }
 }
 
@@ -105,12 +107,14 @@ fn a_run_that_is_killed_between_its_states_is_gone_on_with() {
     for store in STORES {
         let first = Env::new(*store);
         let expected = undisturbed(&first);
+        let mut killed = 0;
         for event in ["run.opened", "run.sealed", "run.publishing", "run.published"] {
             let env = world(first.fresh());
             let journal = env.path("july.journal.jsonl");
-            kill_when(command(&env).spawn().unwrap(), || journal_has(&journal, event));
+            killed += u32::from(kill_when(command(&env).spawn().unwrap(), || journal_has(&journal, event)));
             check_repeated(&env, &expected, &format!("at {event} on {store:?}"));
         }
+        assert!(killed > 0, "every kill came too late");
     }
 }
 
@@ -121,12 +125,14 @@ fn a_run_that_is_killed_at_any_time_is_gone_on_with() {
         let started = Instant::now();
         let expected = undisturbed(&first);
         let whole = started.elapsed();
+        let mut killed = 0;
         for part in 1..=8_u32 {
             let env = world(first.fresh());
             let (child, started) = (command(&env).spawn().unwrap(), Instant::now());
-            kill_when(child, || started.elapsed() > whole * part / 8);
+            killed += u32::from(kill_when(child, || started.elapsed() > whole * part / 8));
             check_repeated(&env, &expected, &format!("after {part}/8 of its time on {store:?}"));
         }
+        assert!(killed > 0, "every kill came too late");
     }
 }
 
@@ -150,14 +156,19 @@ fn a_run_that_is_killed_again_and_again_is_gone_on_with() {
 fn records_of_a_run_that_was_killed_are_held_until_it_is_published() {
     for store in STORES {
         let env = world(Env::new(*store));
-        let path = env.path(".july.summary.json.r-july.tmp");
+        // It appears with the first batch, which is claimed then, and eleven more are to come.
+        let path = env.path(".july.rejected.csv.r-july.tmp");
         if !kill_when(command(&env).spawn().unwrap(), || path.exists()) || env.path("july.summary.json").exists() {
             panic!("the run was over before it could be killed");
         }
         let overlap = format!("{HEADER}\nDE-main,T1,1.00,EUR,2026-07-02\nDE-other,T1,1.00,EUR,2026-07-02\n");
         env.write("august.csv", &overlap);
         let ran = env.ingest(&["august.csv", "--run-id", "r-august"]);
-        ran.check(3, "run `r-august` published: 2 records: 1 accepted, 1 held\n");
+        ran.check(
+            3,
+            "run `r-august` published: 2 records: 1 accepted, 1 held\n  run `r-july` over `july.csv` holds records and is \
+             not published: repeat its command, then this one\n",
+        );
         assert_eq!(env.text("august.held.csv"), format!("{HEADER}\nDE-main,T1,1.00,EUR,2026-07-02\n"));
         let first =
             r#""match_decision":"HELD","row":1,"line":2,"reason":"run_not_published","first_trace_id":"r-july:2""#;

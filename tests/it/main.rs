@@ -9,6 +9,7 @@ mod interleave;
 mod man;
 mod oracle;
 mod replay;
+mod terminal;
 mod tidy;
 
 // One server for the store's own tests and for these.
