@@ -9,7 +9,7 @@ use super::failure::{ExitCode, Failure};
 use super::layers::{FlagWords, flag_of};
 use super::settings::{KEYS, Key, Settings};
 use super::terminal::{ColorChoice, Verbosity};
-use crate::domain::{Amount, Currency, RunId};
+use crate::domain::{Amount, Currency, RunId, is_iso_instant};
 
 /// The input that is standard input.
 pub const STANDARD_INPUT: &str = "-";
@@ -156,8 +156,6 @@ pub struct Tag {
 pub struct ExpectedTotal {
     pub currency: Currency,
     pub amount: Amount,
-    /// The amount as it was typed.
-    pub text: String,
 }
 
 impl IngestArgs {
@@ -199,8 +197,8 @@ fn output_name(text: &str) -> Result<String, String> {
 
 /// Kept as it was typed: it is text in outputs, and equal text must give equal bytes.
 fn instant(text: &str) -> Result<String, String> {
-    // The parser takes a blank for the `T`, and the format of a marker does not.
-    let is_instant = !text.contains(' ') && chrono::DateTime::parse_from_rfc3339(text).is_ok();
+    // The parser also takes a blank or a small `t`, a small `z` and the sign U+2212, which a marker may not hold.
+    let is_instant = is_iso_instant(text.as_bytes()) && chrono::DateTime::parse_from_rfc3339(text).is_ok();
     if is_instant { Ok(text.to_owned()) } else { Err("give an instant such as 2026-07-15T09:00:00Z".to_owned()) }
 }
 
@@ -214,9 +212,8 @@ fn tag(text: &str) -> Result<Tag, String> {
 fn expected_total(text: &str) -> Result<ExpectedTotal, String> {
     let wanted = "give a currency, `=` and a decimal number, such as EUR=-1250.00";
     let (currency, amount) = text.split_once('=').ok_or(wanted)?;
-    let text = amount.to_owned();
     let (currency, amount) = (Currency::parse(currency).ok_or(wanted)?, Amount::parse(amount).ok_or(wanted)?);
-    Ok(ExpectedTotal { currency, amount, text })
+    Ok(ExpectedTotal { currency, amount })
 }
 
 /// A flag for each setting, made from the table of settings so that no key is written twice.
@@ -312,6 +309,9 @@ mod tests {
         for bad in [
             ["--now", "2026-07-15"],
             ["--now", "2026-07-15 09:00:00Z"],
+            ["--now", "2026-07-15t09:00:00Z"],
+            ["--now", "2026-07-15T09:00:00z"],
+            ["--now", "2026-07-15T09:00:00\u{2212}01:00"],
             ["--run-id", "-x"],
             ["--name", "a/b"],
             ["--tag", "=x"],

@@ -111,11 +111,11 @@ settings! {
     out_dir: PathBuf = unset, "DIR";
     /// Read feeds as this profile says.
     profile: PathBuf = unset, "FILE";
-    /// Let a claim live this many days.
+    /// Let a claim live this many days; the embedded store keeps claims for good in this version.
     dedup_ttl_days: Whole<30, 3653> = "2557", "DAYS";
     /// Let a claim live this many years; stands in for `dedup_ttl_days`.
     retention_years: Whole<1, 10> = unset, "YEARS";
-    /// Take equal keys for one record within this many seconds; used where a profile matches by key only.
+    /// Take equal keys for one record within this many seconds; without effect in this version.
     key_window_s: Whole<60, 2_678_400> = "86400", "SECONDS";
     /// Put this in front of every key in the store.
     key_prefix: Text = "dedup:bankfeed:", "TEXT";
@@ -123,29 +123,29 @@ settings! {
     lock_timeout_ms: Whole<10, 500> = "50", "MILLISECONDS";
     /// Give the store up after this many failures in a row.
     breaker_threshold: Whole<1, 20> = "5", "COUNT";
-    /// Try a store that was given up again after this many seconds.
+    /// Try a store that was given up again after this many seconds; without effect in this version.
     breaker_reset_s: Whole<1, 3600> = "30", "SECONDS";
     /// Stop when the store is out of reach (`closed`); this version does not have `open`.
     fail_mode: FailMode = "closed", "MODE";
-    /// Go on trying a store that is out of reach for this many seconds.
+    /// Go on trying a store that is out of reach for this many seconds; without effect in this version.
     max_outage_s: Whole<0, 86_400> = "0", "SECONDS";
-    /// Hold a run this many seconds without renewal before others may fence it.
+    /// Hold a run this many seconds without renewal before others may fence it; without effect in this version.
     lease_s: Whole<10, 3600> = "60", "SECONDS";
     /// Find records whose content changed under one bank id; this version has only `false`.
     drift_check: bool = "false", "BOOL";
     /// Lay claims out in this way; this version does not have `compact`.
     layout: Layout = "shared", "LAYOUT";
-    /// Send this many claims in one round trip; chosen by the store if not set.
+    /// Send this many claims in one round trip or transaction; chosen by the store if not set.
     batch_size: Whole<1, 10_000> = unset, "COUNT";
     /// Use this many threads; one for each core if not set.
     threads: Whole<1, 64> = unset, "COUNT";
     /// Wait for this many replicas to confirm claims; this version has only 0.
     wait_replicas: Whole<0, 5> = "0", "COUNT";
-    /// Wait this long for replicas.
+    /// Wait this long for replicas; without effect in this version.
     wait_timeout_ms: Whole<1, 10_000> = "10", "MILLISECONDS";
-    /// Refuse a feed of whose records more than this share is rejected.
+    /// Refuse a feed of whose records more than this share is rejected; by default not before 20 are.
     reject_limit: Percent = "50", "PERCENT";
-    /// Refuse a feed of whose records more than this share is in conflict.
+    /// Refuse a feed of whose records more than this share is in conflict; without effect in this version.
     conflict_limit: Percent = "5", "PERCENT";
     /// Log in to the store as this user.
     username: Text = unset, "NAME";
@@ -293,11 +293,6 @@ impl Settings {
     /// How long a claim lives.
     pub fn claim_ttl(&self) -> Duration {
         Duration::from_secs(self.dedup_ttl_days.value.get() * 86_400)
-    }
-
-    /// How long a run is held without renewal.
-    pub fn lease(&self) -> Duration {
-        Duration::from_secs(self.lease_s.value.get())
     }
 
     /// How many threads are asked for; none to use one for each core.

@@ -1,4 +1,4 @@
-//! Names of runs, and of a record's place in one.
+//! Names of runs. A trace id, a record's place in a run, is spelled `<run id>:<row>`.
 
 use std::fmt;
 
@@ -39,20 +39,6 @@ impl RunId {
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// A run and a record's place in it: `<run id>:<row>`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceId {
-    pub run: RunId,
-    /// The record's number in its feed, from 1.
-    pub row: u64,
-}
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.run, self.row)
     }
 }
 

@@ -222,7 +222,8 @@ impl Cutter {
             self.ends.push(content.len());
         }
         if self.ends.len() != self.header.len() {
-            let reason = format!("the row has {} columns and the header {}", self.ends.len(), self.header.len());
+            let columns = |count: usize| if count == 1 { "1 column".to_owned() } else { format!("{count} columns") };
+            let reason = format!("the row has {} where the header has {}", columns(self.ends.len()), self.header.len());
             return block.push_rejected(len, line_number, RejectReason::of_line(reason));
         }
         let unquoted = if is_quoted { std::str::from_utf8(&self.text).unwrap_or_default() } else { text };

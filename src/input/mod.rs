@@ -17,7 +17,7 @@ mod tests;
 pub use block::{FeedBlock, FeedLine, LineContent, SkipRule};
 pub use error::InputError;
 pub use feed::{FORMATS, Format, open_feed};
-pub use profile::{FieldSource, Profile, ProfileError};
+pub use profile::{Profile, ProfileError};
 
 /// Reads a feed from its start to its end.
 pub trait FeedReader: Send {

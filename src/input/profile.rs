@@ -12,7 +12,7 @@ use crate::domain::{Digest, Field, Zone};
 
 /// Where the value of a field comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FieldSource {
+enum FieldOrigin {
     /// The column, or the key, of this name.
     Column(String),
     /// The same for every record.
@@ -30,7 +30,7 @@ pub struct Profile {
     /// Where a time without offset is read.
     pub zone: Zone,
     zone_name: String,
-    sources: [FieldSource; 5],
+    origins: [FieldOrigin; 5],
 }
 
 /// Why a profile says nothing that can be followed.
@@ -74,7 +74,7 @@ impl Default for Profile {
             date_format: None,
             zone: Zone::default(),
             zone_name: "UTC".to_owned(),
-            sources: Field::ALL.map(|field| FieldSource::Column(field.name().to_owned())),
+            origins: Field::ALL.map(|field| FieldOrigin::Column(field.name().to_owned())),
         }
     }
 }
@@ -117,29 +117,29 @@ impl Profile {
         }
         for (name, column) in &file.columns {
             let field = field_named(name.get_ref()).map_err(|reason| fault(name.span(), reason))?;
-            profile.sources[field as usize] = FieldSource::Column(column.trim().to_owned());
+            profile.origins[field as usize] = FieldOrigin::Column(column.trim().to_owned());
         }
         for (name, value) in &file.constants {
             let field = field_named(name.get_ref()).map_err(|reason| fault(name.span(), reason))?;
             if file.columns.keys().any(|column| column.get_ref() == name.get_ref()) {
                 return Err(fault(name.span(), format!("`{}` is both a column and a constant", field.name())));
             }
-            profile.sources[field as usize] = FieldSource::Constant(value.clone());
+            profile.origins[field as usize] = FieldOrigin::Constant(value.clone());
         }
         Ok(profile)
     }
 
     /// The column or key that `field` is read from; none for a constant.
     pub fn column(&self, field: Field) -> Option<&str> {
-        match &self.sources[field as usize] {
-            FieldSource::Column(name) => Some(name),
-            FieldSource::Constant(_) => None,
+        match &self.origins[field as usize] {
+            FieldOrigin::Column(name) => Some(name),
+            FieldOrigin::Constant(_) => None,
         }
     }
 
     /// How the text of `field` becomes canonical text.
     pub(super) fn reading(&self, field: Field) -> FieldReading {
-        if let FieldSource::Constant(value) = &self.sources[field as usize] {
+        if let FieldOrigin::Constant(value) = &self.origins[field as usize] {
             return FieldReading::Constant(value.clone());
         }
         match (field, &self.date_format) {
@@ -159,10 +159,10 @@ impl Profile {
             self.date_format,
             self.zone_name
         );
-        for source in &self.sources {
-            let (kind, value) = match source {
-                FieldSource::Column(name) => ("column", name),
-                FieldSource::Constant(value) => ("constant", value),
+        for origin in &self.origins {
+            let (kind, value) = match origin {
+                FieldOrigin::Column(name) => ("column", name),
+                FieldOrigin::Constant(value) => ("constant", value),
             };
             text.push_str(&format!("{kind} {value:?}\n"));
         }

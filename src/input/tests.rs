@@ -93,7 +93,7 @@ fn bad_rows_leave_their_neighbours_alone() {
             "1: header",
             "2: A|1|1|EUR|2026-01-01",
             "3: rejected: a quote mark opens a text and none closes it",
-            "4: rejected: the row has 4 columns and the header 5",
+            "4: rejected: the row has 4 columns where the header has 5",
             "5: rejected: the text is not UTF-8",
             "6: rejected: the text holds a NUL character",
             "7: rejected: a byte order mark stands inside the feed",

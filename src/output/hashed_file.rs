@@ -18,7 +18,6 @@ const BUFFER_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub struct HashedFile {
     target: PathBuf,
-    temporary: PathBuf,
     file: Arc<File>,
     buffer: Vec<u8>,
     hasher: Sha256,
@@ -37,7 +36,6 @@ impl HashedFile {
             .map_err(|source| OutputError::creating(target, source))?;
         Ok(Self {
             target: target.to_owned(),
-            temporary,
             file: Arc::new(file),
             buffer: Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4),
             hasher: Sha256::new(),
@@ -63,7 +61,7 @@ impl HashedFile {
 
     fn flush(&mut self) -> Result<(), OutputError> {
         self.hasher.update(&self.buffer);
-        (&*self.file).write_all(&self.buffer).map_err(|source| OutputError::writing(&self.temporary, source))?;
+        (&*self.file).write_all(&self.buffer).map_err(|source| OutputError::writing(&self.target, source))?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -84,7 +82,7 @@ impl HashedFile {
     /// Writes the rest and waits until the disk has all of it.
     pub fn finish(mut self) -> Result<OutputRecord, OutputError> {
         self.flush()?;
-        self.file.sync_all().map_err(|source| OutputError::writing(&self.temporary, source))?;
+        self.file.sync_all().map_err(|source| OutputError::writing(&self.target, source))?;
         let name = self.target.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(OutputRecord { name, bytes: self.written, sha256: Digest::from_bytes(self.hasher.finalize().into()) })
     }

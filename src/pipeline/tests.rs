@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::domain::{Decision, RunId};
+use crate::domain::{Canonicalizer, Claim, Decision, Owner, RawRecord, RunId};
 use crate::input::Profile;
 use crate::run::Gates;
 use crate::store::{Access, MemoryStore, Store, StoreConfig, StoreLocation};
@@ -25,7 +26,12 @@ fn request(folder: &Path, feed: &[u8], run: &str, threads: usize) -> IngestReque
     let path = folder.join("july.csv");
     std::fs::write(&path, feed).unwrap();
     IngestRequest {
-        feed: FeedFile { path, shown: "july.csv".into(), name: "july.csv".into(), extension: Some("csv".into()) },
+        feed: FeedFile {
+            bytes: FeedBytes::Path(path),
+            shown: "july.csv".into(),
+            name: "july.csv".into(),
+            extension: Some("csv".into()),
+        },
         profile: Profile::default(),
         folder: folder.to_owned(),
         stem: "july".into(),
@@ -171,6 +177,17 @@ fn a_gate_that_does_not_hold_frees_the_claims() {
     assert_eq!((report.counts, report.is_resumed), ([0, 2, 0, 0, 0, 0], true));
 }
 
+/// Takes the folder of the outputs away when all claims are made: the summary has no place to be written to.
+struct RemoveFolder<'a>(&'a Path);
+
+impl Progress for RemoveFolder<'_> {
+    fn start(&self, _: &str, _: u64) {}
+    fn advance(&self, _: u64, _: u64) {
+        std::fs::remove_dir_all(self.0).unwrap();
+    }
+    fn finish(&self) {}
+}
+
 #[test]
 fn a_run_that_died_is_gone_on_with_and_others_wait_for_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,16 +197,7 @@ fn a_run_that_died_is_gone_on_with_and_others_wait_for_it() {
     let mut dying = request(folder.path(), feed.as_bytes(), "r-1", 1);
     dying.folder = folder.path().join("out");
     std::fs::create_dir(&dying.folder).unwrap();
-    // The reader sees the end of the feed, and the summary has no folder to be written to.
-    struct RemoveBeforeSummary<'a>(&'a Path);
-    impl Progress for RemoveBeforeSummary<'_> {
-        fn start(&self, _: &str, _: u64) {}
-        fn advance(&self, _: u64, _: u64) {
-            std::fs::remove_dir_all(self.0).unwrap();
-        }
-        fn finish(&self) {}
-    }
-    let died = ingest(&dying, &mut *store, &RemoveBeforeSummary(&dying.folder));
+    let died = ingest(&dying, &mut *store, &RemoveFolder(&dying.folder));
     assert!(matches!(died, Err(IngestError::Output(_))), "{died:?}");
     let mut other = request(folder.path(), format!("{feed}A,9,1,EUR,2026-07-01\n").as_bytes(), "r-2", 1);
     other.stem = "other".into();
@@ -205,24 +213,114 @@ fn a_run_that_died_is_gone_on_with_and_others_wait_for_it() {
     assert_eq!((report.counts, report.pass), ([0, 3, 0, 0, 0, 0], 2), "the next pass decides what was held");
 }
 
-#[test]
-fn a_feed_that_changes_while_it_is_read_is_not_published() {
-    struct Append<'a>(&'a Path);
-    impl Progress for Append<'_> {
-        fn start(&self, _: &str, _: u64) {
-            use std::io::Write as _;
-            let mut feed = std::fs::OpenOptions::new().append(true).open(self.0).unwrap();
-            feed.write_all(b"A,9,1,EUR,2026-07-01\n").unwrap();
-        }
-        fn advance(&self, _: u64, _: u64) {}
-        fn finish(&self) {}
+/// Appends a line to the feed when the run begins to read it.
+struct Append<'a>(&'a Path, &'a str);
+
+impl Progress for Append<'_> {
+    fn start(&self, _: &str, _: u64) {
+        use std::io::Write as _;
+        let mut feed = std::fs::OpenOptions::new().append(true).open(self.0).unwrap();
+        feed.write_all(self.1.as_bytes()).unwrap();
     }
+    fn advance(&self, _: u64, _: u64) {}
+    fn finish(&self) {}
+}
+
+#[test]
+fn a_feed_that_changes_while_it_is_read_is_not_published_and_keeps_no_claim() {
+    let late = "A,late,1,EUR,2026-07-01\n";
+    // Longer than what is read ahead, and as short as can be.
+    for rows in [20_000, 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = embedded(folder.path(), None);
+        let feed = feed_of(&vec![(0, 1); rows]);
+        let path = folder.path().join("july.csv");
+        let outcome = ingest(&request(folder.path(), feed.as_bytes(), "r-1", 1), &mut *store, &Append(&path, late));
+        assert!(matches!(outcome, Err(IngestError::Input(crate::input::InputError::Changed { .. }))), "{outcome:?}");
+        assert_eq!(published(folder.path()).keys().collect::<Vec<_>>(), ["july.csv"]);
+        // The run goes on over the feed as it was, and the late record is nobody's.
+        ingest(&request(folder.path(), feed.as_bytes(), "r-1", 1), &mut *store, &Silent).unwrap();
+        let late_feed = format!("{HEADER}\n{late}");
+        let report = ingest(&request(folder.path(), late_feed.as_bytes(), "r-2", 1), &mut *store, &Silent).unwrap();
+        assert_eq!(report.counts, [1, 0, 0, 0, 0, 0]);
+    }
+}
+
+#[test]
+fn what_a_dead_attempt_claimed_and_the_next_one_did_not_is_held_and_not_suppressed() {
     let folder = tempfile::tempdir().unwrap();
-    // Longer than what is read ahead.
-    let request = request(folder.path(), feed_of(&[(0, 1); 20_000]).as_bytes(), "r-1", 1);
-    let outcome = ingest(&request, &mut *embedded(folder.path(), None), &Append(&folder.path().join("july.csv")));
-    assert!(matches!(outcome, Err(IngestError::Input(crate::input::InputError::Changed { .. }))), "{outcome:?}");
-    assert_eq!(published(folder.path()).keys().collect::<Vec<_>>(), ["july.csv"]);
+    let mut store = embedded(folder.path(), None);
+    let feed = format!("{HEADER}\nA,1,1,EUR,2026-07-01\nA,2,2,EUR,2026-07-01\nA,2,2,EUR,2026-07-01\n");
+    // An attempt that read other bytes under the same run: record 2 on row 7, and a record that the feed has not.
+    let request_of = |feed: &str, run| request(folder.path(), feed.as_bytes(), run, 1);
+    let mut dying = request_of(&feed, "r-1");
+    dying.folder = folder.path().join("gone");
+    std::fs::create_dir(&dying.folder).unwrap();
+    let died = ingest(&dying, &mut *store, &RemoveFolder(&dying.folder));
+    assert!(matches!(died, Err(IngestError::Output(_))), "{died:?}");
+    let hash = |row: &str| {
+        let cells: Vec<&str> = row.split(',').collect();
+        let [account_id, bank_txn_id, amount, currency, posted_at] = cells[..] else { panic!("five cells") };
+        let raw = RawRecord { account_id, bank_txn_id, amount, currency, posted_at };
+        let mut canonicalizer = Canonicalizer::default();
+        let form = canonicalizer.form(&raw).unwrap();
+        (form.source_hash(), form.posted_day)
+    };
+    let claim = |row: &str, number| {
+        let (source_hash, posted_day) = hash(row);
+        Claim { source_hash, posted_day, row: number }
+    };
+    let run = RunId::parse("r-1").unwrap();
+    let owner = Arc::new(Owner { run: run.clone(), epoch: 1, seen_at: "2026-07-15T09:03:00Z".into() });
+    let second = [claim("A,2,2,EUR,2026-07-01", 2)];
+    assert_eq!(store.release(&run, &second).unwrap(), 1);
+    let foreign = [claim("A,2,2,EUR,2026-07-01", 7), claim("A,9,9,EUR,2026-07-01", 9)];
+    store.claim(&owner, &foreign).unwrap();
+
+    let report = ingest(&request_of(&feed, "r-1"), &mut *store, &Silent).unwrap();
+    assert_eq!((report.counts, report.is_resumed), ([2, 1, 0, 0, 0, 0], true), "the first row with the hash has it");
+    let orphan = format!("{HEADER}\nA,9,9,EUR,2026-07-01\nA,2,2,EUR,2026-07-01\n");
+    let report = ingest(&request_of(&orphan, "r-2"), &mut *store, &Silent).unwrap();
+    assert_eq!(report.counts, [0, 1, 0, 1, 0, 0], "no output of the published attempt holds record 9");
+}
+
+#[test]
+fn a_feed_that_becomes_unreadable_keeps_no_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = embedded(folder.path(), Some(7));
+    let rows: String = (0..5_000).map(|id| format!("A,{id},1,EUR,2026-07-01\n")).collect();
+    let endless = format!("{HEADER}\n{rows}{}", "x".repeat(2 << 20));
+    let outcome = ingest(&request(folder.path(), endless.as_bytes(), "r-1", 1), &mut *store, &Silent);
+    assert!(matches!(outcome, Err(IngestError::Input(_))), "{outcome:?}");
+    let good = format!("{HEADER}\n{rows}");
+    let report = ingest(&request(folder.path(), good.as_bytes(), "r-2", 1), &mut *store, &Silent).unwrap();
+    assert_eq!(report.counts, [5_000, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_named_run_is_refused_under_another_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = embedded(folder.path(), None);
+    let feed = feed_of(&[(0, 1)]);
+    ingest(&request(folder.path(), feed.as_bytes(), "r-1", 1), &mut *store, &Silent).unwrap();
+    let mut other = request(folder.path(), feed.as_bytes(), "r-1", 1);
+    other.profile = Profile::from_toml("[constants]\ncurrency = \"USD\"").unwrap();
+    let refused = ingest(&other, &mut *store, &Silent);
+    assert!(matches!(refused, Err(IngestError::Refused(crate::run::StartRefusal::OtherProfile { .. }))), "{refused:?}");
+}
+
+#[test]
+fn a_run_that_is_gone_on_with_under_another_name_has_that_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = embedded(folder.path(), None);
+    let feed = feed_of(&[(0, 1)]);
+    let mut gated = request(folder.path(), feed.as_bytes(), "r-1", 1);
+    gated.gates.records = Some(9);
+    ingest(&gated, &mut *store, &Silent).unwrap_err();
+    let mut renamed = request(folder.path(), feed.as_bytes(), "r-1", 1);
+    renamed.stem = "d1".into();
+    let report = ingest(&renamed, &mut *store, &Silent).unwrap();
+    assert_eq!((report.names.stem.as_str(), report.is_resumed), ("d1", true));
 }
 
 proptest! {

@@ -238,6 +238,28 @@ fn two_handles_see_each_others_claims_and_records() {
 }
 
 #[test]
+fn a_claim_passes_to_a_later_epoch_only_from_the_marker_that_was_found() {
+    on_every_store(|data| {
+        let mut store = data.open();
+        let (old, new) = (bid("r-1", 1), bid("r-1", 2));
+        store.claim(&old, &[claim(1, 7), claim(2, 8)]).unwrap();
+        let heir = Arc::new(Owner { seen_at: old.seen_at.clone(), ..(*new).clone() });
+        let adoption = |hash, found_row, row| Adoption {
+            claim: claim(hash, row),
+            found: (Arc::clone(&old), found_row),
+            owner: Arc::clone(&heir),
+        };
+        let adoptions = [adoption(1, 7, 3), adoption(2, 9, 4), adoption(3, 1, 5)];
+        assert_eq!(store.adopt(&adoptions).unwrap(), [true, false, false]);
+        assert_eq!(store.adopt(&adoptions).unwrap(), [true, false, false], "an answer that was lost");
+        let found = store.look_up(&[claim(1, 0), claim(2, 0), claim(3, 0)]).unwrap();
+        let marker = |owner: &Bid, row| Some(Marker::Run { owner: Arc::clone(owner), row });
+        assert_eq!(found, [marker(&heir, 3), marker(&old, 8), None]);
+        assert_eq!(store.adopt(&[]).unwrap(), [] as [bool; 0]);
+    });
+}
+
+#[test]
 fn looking_up_finds_markers_and_writes_nothing() {
     on_every_store(|data| {
         let (mut store, first) = (data.open(), bid("r-1", 2));

@@ -52,7 +52,8 @@ impl StoreLocation {
                 if place.is_empty() {
                     return Err(LocationError::Incomplete);
                 }
-                Ok(Self::Redis { url: text.to_owned(), address: format!("{scheme}://{place}") })
+                let address = if scheme == "redis" { whole_address(place) } else { format!("{scheme}://{place}") };
+                Ok(Self::Redis { url: text.to_owned(), address })
             }
             "rediss" | "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => {
                 Err(LocationError::NotBuiltIn(scheme.to_owned()))
@@ -89,6 +90,16 @@ impl StoreLocation {
     }
 }
 
+/// `host[:port][/database]` with all its parts, so that one store has one address however it was typed.
+fn whole_address(place: &str) -> String {
+    let (server, database) = place.split_once('/').unwrap_or((place, ""));
+    let database = if database.is_empty() { "0" } else { database };
+    // The colons of an IPv6 address stand in brackets.
+    let has_port = server.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    let port = if has_port { "" } else { ":6379" };
+    format!("redis://{}{port}/{database}", server.to_lowercase())
+}
+
 impl fmt::Debug for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.address())
@@ -107,6 +118,15 @@ mod tests {
         assert!(!format!("{location:?}").contains("s3cr3t"));
         assert!(!StoreLocation::parse("redis://alice@db1/0").unwrap().holds_password());
         assert!(StoreLocation::parse("redis://:s3cr3t@db1").unwrap().holds_password());
+    }
+
+    #[test]
+    fn one_server_has_one_address() {
+        for text in ["redis://db1", "redis://DB1/", "redis://db1:6379", "redis://u:p@db1:6379/0"] {
+            assert_eq!(StoreLocation::parse(text).unwrap().address(), "redis://db1:6379/0", "{text}");
+        }
+        assert_eq!(StoreLocation::parse("redis://[::1]/2").unwrap().address(), "redis://[::1]:6379/2");
+        assert_eq!(StoreLocation::parse("unix:///run/redis.sock").unwrap().address(), "unix:///run/redis.sock");
     }
 
     #[test]

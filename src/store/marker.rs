@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::{Marker, Owner, RunId};
+use crate::domain::{Marker, Owner, RunId, is_iso_instant};
 
 /// The markers of one owner: everything but the row is spelled once.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct MarkerTemplate {
 impl MarkerTemplate {
     /// The template of `owner`, whose time and epoch must be such that the markers can be read back.
     pub(super) fn new(owner: &Owner) -> Self {
-        assert!(is_iso_time(owner.seen_at.as_bytes()), "the time of an owner is an ISO 8601 instant");
+        assert!(is_iso_instant(owner.seen_at.as_bytes()), "the time of an owner is an ISO 8601 instant");
         assert!(owner.epoch > 0, "epochs count from 1");
         let mut tail = vec![b'|'];
         tail.extend_from_slice(owner.seen_at.as_bytes());
@@ -83,7 +83,7 @@ impl Owners {
 fn parse_own(marker: &[u8]) -> Option<(Owner, u64)> {
     let mut fields = std::str::from_utf8(marker).ok()?.split('|');
     let (trace, seen_at, epoch) = (fields.next()?, fields.next()?, fields.next()?);
-    if fields.next().is_some() || !is_iso_time(seen_at.as_bytes()) {
+    if fields.next().is_some() || !is_iso_instant(seen_at.as_bytes()) {
         return None;
     }
     let (run, row) = trace.split_once(':')?;
@@ -95,7 +95,7 @@ fn parse_own(marker: &[u8]) -> Option<(Owner, u64)> {
 /// Trace and time of another writer's marker.
 fn parse_other_writer(marker: &[u8]) -> Option<(String, String)> {
     let (trace, time) = std::str::from_utf8(marker).ok()?.split_once('|')?;
-    (!trace.is_empty() && is_iso_time(time.as_bytes())).then(|| (trace.to_owned(), time.to_owned()))
+    (!trace.is_empty() && is_iso_instant(time.as_bytes())).then(|| (trace.to_owned(), time.to_owned()))
 }
 
 /// A number from 1 in its only spelling: two spellings of one row would be two owners of one record.
@@ -107,50 +107,6 @@ fn parse_number(digits: &[u8]) -> Option<u64> {
         let value = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
         sum.checked_mul(10)?.checked_add(value)
     })
-}
-
-/// Whether `text` is `YYYY-MM-DDTHH:MM:SS[.fraction][Z|±HH:MM|±HHMM|±HH]`.
-///
-/// The offset may be missing, since plain writers often leave it out; the time is for people, nothing is computed of it.
-fn is_iso_time(text: &[u8]) -> bool {
-    const SHAPE: &[u8] = b"0000-00-00T00:00:00";
-    let Some((start, rest)) = text.split_at_checked(SHAPE.len()) else {
-        return false;
-    };
-    let fits = |(&byte, &shape): (&u8, &u8)| if shape == b'0' { byte.is_ascii_digit() } else { byte == shape };
-    if !start.iter().zip(SHAPE).all(fits) {
-        return false;
-    }
-    let pair = |at: usize| (start[at] - b'0') * 10 + (start[at + 1] - b'0');
-    let in_range = (1..=12).contains(&pair(5))
-        && (1..=31).contains(&pair(8))
-        && pair(11) <= 23
-        && pair(14) <= 59
-        && pair(17) <= 60;
-    let offset = match rest.strip_prefix(b".") {
-        None => rest,
-        Some(fraction) => {
-            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            if digits == 0 {
-                return false;
-            }
-            &fraction[digits..]
-        }
-    };
-    in_range && is_offset(offset)
-}
-
-/// Whether `text` is the offset of an ISO time, or none.
-fn is_offset(text: &[u8]) -> bool {
-    let digit = |byte: &u8| byte.is_ascii_digit();
-    match text {
-        [] | [b'Z'] => true,
-        [b'+' | b'-', rest @ ..] => match rest {
-            [hours @ .., b':', m1, m2] => hours.len() == 2 && hours.iter().chain([m1, m2]).all(digit),
-            plain => matches!(plain.len(), 2 | 4) && plain.iter().all(digit),
-        },
-        _ => false,
-    }
 }
 
 #[cfg(test)]
