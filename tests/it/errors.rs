@@ -202,7 +202,7 @@ fn a_disk_without_room_for_the_outputs() {
         crate::env::assert_same(
             "standard error",
             &ran.stderr,
-            "error: could not write `[root]/work/out/.july.accepted.csv.r-july.tmp`\n  caused by: No space left on device \
+            "error: could not write `[root]/work/out/july.accepted.csv`\n  caused by: No space left on device \
              (os error 28)\n  hint: nothing of this feed is published: mend the cause and repeat the command, the run \
              goes on\n",
         );

@@ -176,7 +176,7 @@ fn a_dry_run_decides_the_same_and_writes_nothing() {
         assert_same(
             "standard error",
             &told.stderr,
-            "july.csv:12: rejected: the row has 1 columns and the header 5\ndry run, nothing written: run `r-july` \
+            "july.csv:12: rejected: the row has 1 column where the header has 5\ndry run, nothing written: run `r-july` \
              would find 19 records: 10 accepted, 8 suppressed, 1 rejected\n  accepted               10  EUR in 150.00 \
              out 0.00\n  suppressed              8  EUR in 78.00 out 0.00\n  rejected                1\n",
         );
