@@ -11,6 +11,7 @@ mod oracle;
 mod replay;
 mod terminal;
 mod tidy;
+mod workers;
 
 // One server for the store's own tests and for these.
 #[path = "../../src/store/test_server.rs"]
