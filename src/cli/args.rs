@@ -191,7 +191,8 @@ fn twice<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
 }
 
 fn output_name(text: &str) -> Result<String, String> {
-    let is_name = !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\\', '\0']);
+    // A file name has at most 255 bytes, and the kind, the run id and the attempt join this one.
+    let is_name = !text.is_empty() && text.len() <= 128 && !text.starts_with('.') && !text.contains(['/', '\\', '\0']);
     if is_name { Ok(text.to_owned()) } else { Err("give the start of a file name, without folders".to_owned()) }
 }
 

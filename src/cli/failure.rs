@@ -260,9 +260,11 @@ impl From<StoreError> for Failure {
                 ExitCode::TryLater,
                 "nothing of this input is published: repeat the command once the store takes writes again",
             ),
-            StoreError::Denied { .. } => {
-                (ExitCode::Settings, "set `username`, and the password by `password_file` or FEEDDEDUP_REDIS_PASSWORD")
-            }
+            StoreError::Denied { .. } => (
+                ExitCode::Settings,
+                "check `username`, the password (`password_file` or FEEDDEDUP_REDIS_PASSWORD), and that the user may \
+                     run the commands that the manual lists",
+            ),
             StoreError::Unfit { hint, .. } => (ExitCode::Settings, hint.as_str()),
             StoreError::Missing { .. } => (
                 ExitCode::Settings,
@@ -270,15 +272,18 @@ impl From<StoreError> for Failure {
             ),
             StoreError::Forgotten { .. } => (
                 ExitCode::StoreForgot,
-                "nothing of this input is published: restore the store from a backup before anything is ingested again",
+                "nothing of this input is published: put the newest copy of the store back before anything is ingested \
+                 again; what was taken in since that copy is accepted again",
             ),
             StoreError::OtherVersion { .. } => (
                 ExitCode::StoreForgot,
-                "nothing was written: use the version of feeddedup that wrote the store, or another `store` or `key_prefix`",
+                "nothing was written: use the version of feeddedup that wrote the store; under another `key_prefix` all that was \
+                 taken in would be accepted again",
             ),
             StoreError::Corrupt { .. } => (
                 ExitCode::StoreForgot,
-                "nothing of this input is published: keep a copy of the store, then restore it from a backup",
+                "nothing of this input is published: keep a copy of the store, then put the newest sound copy back; what \
+                 was taken in since that copy is accepted again",
             ),
             StoreError::Io { source, .. } => (
                 ExitCode::of_write_error(source),

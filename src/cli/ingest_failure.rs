@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use super::failure::{ExitCode, Failure};
+use super::summary;
 use crate::input::InputError;
 use crate::output::OutputError;
 use crate::pipeline::IngestError;
@@ -30,13 +31,17 @@ impl From<IngestError> for Failure {
             IngestError::Refused(StartRefusal::PublishingElsewhere { .. }) => {
                 Self::new(ExitCode::TryLater, words).hint("repeat the command there, with the same output folder")
             }
-            IngestError::Gate(_) => Self::unfit_feed(words).hint(
-                "nothing is published and the claims are freed: correct the feed, the profile or the expectation",
-            ),
+            IngestError::Gate(stop) => {
+                let failure = Self::unfit_feed(words).hint(
+                    "nothing is published and no claim is kept: correct the feed, the profile or the expectation",
+                );
+                let first = stop.first_reject.iter().map(|note| summary::reject_line(&stop.feed, note));
+                first.fold(failure, Self::caused_by)
+            }
             IngestError::Overtaken { .. } => Self::new(ExitCode::TryLater, words)
                 .hint("nothing was published by this process: let the other worker finish, then repeat the command"),
             IngestError::Stuck { .. } => Self::new(ExitCode::StoreForgot, words)
-                .hint("look where the file went: if it was taken away after it was published, nothing is lost"),
+                .hint("put the files of the run back into its folder as they were, and repeat the command"),
             IngestError::Unfinished(error) => {
                 return Self::from(*error).hint(
                     "the run is sealed and some of its files may stand already: repeat the command, it goes on with \

@@ -43,6 +43,9 @@ struct Memory {
     address: String,
     prefix: String,
     sentinel: String,
+    /// How old the store was when it was last used.
+    #[serde(default)]
+    age: u64,
 }
 
 /// The folder for what must outlast a run.
@@ -64,6 +67,26 @@ impl StateDir {
 
     /// The random value that the store held when it was last used under `prefix`; none if it never was.
     pub fn remembered(&self, location: &StoreLocation, prefix: &str) -> Result<Option<String>, Failure> {
+        Ok(self.memory(location, prefix)?.map(|memory| memory.sentinel))
+    }
+
+    /// Fails if the store, which is `age` old now, was older when it was last used: it is a copy from before.
+    pub fn check_age(&self, location: &StoreLocation, prefix: &str, age: u64) -> Result<(), Failure> {
+        let Some(memory) = self.memory(location, prefix)?.filter(|memory| memory.age > age) else { return Ok(()) };
+        let file = self.memory_file(location, prefix)?;
+        Err(Failure::new(
+            ExitCode::StoreForgot,
+            format!("the store at `{}` is an older copy of itself", memory.address),
+        )
+        .caused_by(format!("it is of age {age}, and was of age {} when it was last used", memory.age))
+        .hint(format!(
+            "put the newest copy back; to go on with this one, knowing that it accepts again what was taken in \
+                 since, delete `{}`",
+            file.display()
+        )))
+    }
+
+    fn memory(&self, location: &StoreLocation, prefix: &str) -> Result<Option<Memory>, Failure> {
         let path = self.memory_file(location, prefix)?;
         let text = match read_bounded(&path) {
             Ok(text) => text,
@@ -76,17 +99,18 @@ impl StateDir {
             unreadable(&path, ExitCode::Settings, &error).hint(hint)
         })?;
         if memory.version == MEMORY_VERSION && memory.prefix == prefix {
-            return Ok(Some(memory.sentinel));
+            return Ok(Some(memory));
         }
         let found = format!("it has version {}, and this program knows {MEMORY_VERSION}", memory.version);
         Err(unreadable(&path, ExitCode::StoreForgot, &found).hint("use the version of feeddedup that wrote it"))
     }
 
-    /// Remembers the random value of a store. A dry run must not call this.
+    /// Remembers the random value of a store and its age. A dry run must not call this.
     ///
     /// Written beside, synced, then renamed: a crash leaves the old memory or the new one, never none.
-    pub fn remember(&self, location: &StoreLocation, prefix: &str, sentinel: &str) -> Result<(), Failure> {
-        if self.remembered(location, prefix)?.as_deref() == Some(sentinel) {
+    pub fn remember(&self, location: &StoreLocation, prefix: &str, sentinel: &str, age: u64) -> Result<(), Failure> {
+        // Of two processes that remember at once the one that saw less may come last: less is the safe side.
+        if self.memory(location, prefix)?.is_some_and(|known| known.sentinel == sentinel && known.age == age) {
             return Ok(());
         }
         let path = self.memory_file(location, prefix)?;
@@ -95,8 +119,9 @@ impl StateDir {
             address: String::from_utf8_lossy(&address_of(location)?).into_owned(),
             prefix: prefix.to_owned(),
             sentinel: sentinel.to_owned(),
+            age,
         };
-        let mut text = serde_json::to_vec(&memory).expect("four plain fields are JSON");
+        let mut text = serde_json::to_vec(&memory).expect("plain fields are JSON");
         text.push(b'\n');
         replace(&path, &text).map_err(|error| Failure::output(&path, &error))
     }
@@ -113,9 +138,14 @@ impl StateDir {
 /// The address that means the same store wherever the program is started.
 fn address_of(location: &StoreLocation) -> Result<Vec<u8>, Failure> {
     match location {
-        // Made absolute without asking the disk: a store that is gone must still have the name it had.
+        // The folder above is asked for its real name, and not the store: one that is gone must have the name it had.
         StoreLocation::File(path) => {
             let whole = std::path::absolute(path).map_err(|error| Failure::output(path, &error))?;
+            let real = whole.parent().and_then(|parent| parent.canonicalize().ok());
+            let whole = match (real, whole.file_name()) {
+                (Some(parent), Some(name)) => parent.join(name),
+                _ => whole,
+            };
             Ok([b"file:", whole.as_os_str().as_encoded_bytes()].concat())
         }
         StoreLocation::Redis { address, .. } => Ok(address.clone().into_bytes()),
@@ -198,8 +228,8 @@ mod tests {
         let db1 = location("redis://alice:s3cr3t@db1:6379/0");
         assert_eq!(state.remembered(&db1, "p:"), Ok(None));
         assert!(!state.path().exists(), "asking makes nothing");
-        state.remember(&db1, "p:", "one").unwrap();
-        state.remember(&db1, "p:", "two").unwrap();
+        state.remember(&db1, "p:", "one", 1).unwrap();
+        state.remember(&db1, "p:", "two", 1).unwrap();
         assert_eq!(state.remembered(&db1, "p:"), Ok(Some("two".into())));
         assert_eq!(state.remembered(&location("redis://db1:6379/0"), "p:"), Ok(Some("two".into())));
         assert_eq!(state.remembered(&db1, "q:"), Ok(None));
@@ -213,7 +243,7 @@ mod tests {
     fn a_relative_store_is_remembered_by_its_absolute_path() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::at(dir.path().to_owned());
-        state.remember(&location("file:some/store"), "p:", "one").unwrap();
+        state.remember(&location("file:some/store"), "p:", "one", 1).unwrap();
         let whole = std::env::current_dir().unwrap().join("some").join("store");
         assert_eq!(state.remembered(&StoreLocation::File(whole), "p:"), Ok(Some("one".into())));
     }
@@ -223,12 +253,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::at(dir.path().to_owned());
         let store = location("file:/s");
-        state.remember(&store, "p:", "one").unwrap();
+        state.remember(&store, "p:", "one", 1).unwrap();
         let path = state.memory_file(&store, "p:").unwrap();
         fs::write(&path, "").unwrap();
         assert_eq!(state.remembered(&store, "p:").unwrap_err().exit.number(), 78);
         fs::write(&path, r#"{"version":2,"address":"file:/s","prefix":"p:","sentinel":"x"}"#).unwrap();
         assert_eq!(state.remembered(&store, "p:").unwrap_err().exit.number(), 76);
+    }
+
+    #[test]
+    fn an_older_copy_is_told_by_its_age() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::at(dir.path().to_owned());
+        let store = location("file:/s");
+        assert_eq!(state.check_age(&store, "p:", 0), Ok(()));
+        state.remember(&store, "p:", "one", 7).unwrap();
+        assert_eq!(state.check_age(&store, "p:", 7), Ok(()));
+        assert_eq!(state.check_age(&store, "p:", 6).unwrap_err().exit.number(), 76);
     }
 
     #[test]

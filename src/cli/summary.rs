@@ -42,13 +42,15 @@ pub(super) fn dry_details(report: &DryRunReport) -> Vec<String> {
     table(&report.counts, |decision| money_of(&report.money[decision.index()]))
 }
 
+/// The line of a rejected record: where, why.
+pub(super) fn reject_line(feed: &str, note: &RejectNote) -> String {
+    let column = note.column.as_ref().map_or(String::new(), |column| format!(" (column `{column}`)"));
+    format!("{feed}:{}: rejected: {}{column}", note.line_number, note.reason)
+}
+
 /// One line for each rejected record that is told of, and one for the rest.
 pub(super) fn reject_lines(feed: &str, notes: &[RejectNote], rejected: u64) -> Vec<String> {
-    let line = |note: &RejectNote| {
-        let column = note.column.as_ref().map_or(String::new(), |column| format!(" (column `{column}`)"));
-        format!("{feed}:{}: rejected: {}{column}", note.line_number, note.reason)
-    };
-    let mut lines: Vec<_> = notes.iter().map(line).collect();
+    let mut lines: Vec<_> = notes.iter().map(|note| reject_line(feed, note)).collect();
     let told = notes.len() as u64;
     if rejected > told && told > 0 {
         lines.push(format!("{feed}: {} more are in the rejected file", counted(rejected - told, "rejected record")));

@@ -18,8 +18,10 @@ const HEX: [[u8; 2]; 256] = {
 
 /// Appends `bytes` in lower-case hexadecimal.
 pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    for &byte in bytes {
-        out.extend_from_slice(&HEX[usize::from(byte)]);
+    let start = out.len();
+    out.resize(start + 2 * bytes.len(), 0);
+    for (digits, &byte) in out[start..].chunks_exact_mut(2).zip(bytes) {
+        digits.copy_from_slice(&HEX[usize::from(byte)]);
     }
 }
 

@@ -146,10 +146,12 @@ impl Cutter {
 
     fn find_columns(&mut self, profile: &Profile) -> Result<(), (String, Option<String>)> {
         let is_known = |field| profile.column(field).is_some_and(|name| self.header.iter().any(|known| known == name));
-        if !Field::ALL.into_iter().any(is_known) {
+        let known = Field::ALL.into_iter().filter(|field| is_known(*field)).count();
+        let wanted = Field::ALL.into_iter().filter(|field| profile.column(*field).is_some()).count();
+        if known == 0 || (known == 1 && wanted > 2) {
             // The names are not listed: what was taken for a header may be a payment.
             let hint = "name the feed's own columns in a profile and give it with `--profile`".to_owned();
-            return Err(("the first line names none of the columns that are needed".to_owned(), Some(hint)));
+            return Err(("the first line is no header with the columns that are needed".to_owned(), Some(hint)));
         }
         for (field, (_, column)) in Field::ALL.into_iter().zip(&mut self.fields) {
             let Some(name) = profile.column(field) else { continue };

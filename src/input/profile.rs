@@ -8,7 +8,7 @@ use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, Timelike};
 use serde::Deserialize;
 
 use super::Format;
-use crate::domain::{Digest, Field, Zone};
+use crate::domain::{Canonicalizer, Digest, Field, RawRecord, Zone};
 
 /// Where the value of a field comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +117,9 @@ impl Profile {
         }
         for (name, column) in &file.columns {
             let field = field_named(name.get_ref()).map_err(|reason| fault(name.span(), reason))?;
+            if column.trim().is_empty() {
+                return Err(fault(name.span(), format!("the column of `{}` has no name", field.name())));
+            }
             profile.origins[field as usize] = FieldOrigin::Column(column.trim().to_owned());
         }
         for (name, value) in &file.constants {
@@ -124,6 +127,7 @@ impl Profile {
             if file.columns.keys().any(|column| column.get_ref() == name.get_ref()) {
                 return Err(fault(name.span(), format!("`{}` is both a column and a constant", field.name())));
             }
+            check_constant(field, value).map_err(|reason| fault(name.span(), reason))?;
             profile.origins[field as usize] = FieldOrigin::Constant(value.clone());
         }
         Ok(profile)
@@ -175,6 +179,22 @@ fn field_named(name: &str) -> Result<Field, String> {
     found.ok_or_else(|| format!("`{name}` is no field; there are {}", Field::ALL.map(Field::name).join(", ")))
 }
 
+/// A constant is read as a cell would be, so it must have a canonical form by itself.
+fn check_constant(field: Field, value: &str) -> Result<(), String> {
+    let sound = RawRecord { account_id: "A", bank_txn_id: "1", amount: "1", currency: "EUR", posted_at: "2026-07-15" };
+    let raw = match field {
+        Field::AccountId => RawRecord { account_id: value, ..sound },
+        Field::BankTxnId => RawRecord { bank_txn_id: value, ..sound },
+        Field::Amount => RawRecord { amount: value, ..sound },
+        Field::Currency => RawRecord { currency: value, ..sound },
+        Field::PostedAt => RawRecord { posted_at: value, ..sound },
+    };
+    match Canonicalizer::default().form(&raw) {
+        Ok(_) => Ok(()),
+        Err(field) => Err(format!("the constant of `{}` cannot be used: {}", field.name(), field.complaint())),
+    }
+}
+
 fn delimiter_of(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         [b'"' | b'\n' | b'\r' | b' ' | b'0'..=b'9' | b'.' | b'-' | b'+'] => {
@@ -190,7 +210,9 @@ fn check_date_format(format: &str) -> Result<(), String> {
     if format.is_empty() || items.iter().any(|item| matches!(item, chrono::format::Item::Error)) {
         return Err(format!("`{format}` is no date format"));
     }
-    if DateFormat::new(format.to_owned()).example().is_none() {
+    use chrono::format::{Fixed, Item, Numeric};
+    let is_whole_year = |item: &Item<'_>| matches!(item, Item::Numeric(Numeric::Year, _) | Item::Fixed(Fixed::RFC3339));
+    if !items.iter().any(is_whole_year) || DateFormat::new(format.to_owned()).example().is_none() {
         return Err(format!("`{format}` does not hold a whole date: a year of four digits, month and day are needed"));
     }
     Ok(())
@@ -315,7 +337,11 @@ mod tests {
             ("\ndelimiter = \"\"\n", 2),
             ("\n\ndecimal_mark = \"'\"\n", 3),
             ("date_format = \"%d.%m\"\n", 1),
-            ("date_format = \"%d.%m.%y\"\nformat = \"xls\"\n", 2),
+            ("date_format = \"%d.%m.%y\"\n", 1),
+            ("date_format = \"%d.%m.%Y\"\nformat = \"xls\"\n", 2),
+            ("[constants]\ncurrency = \"EURO\"\n", 2),
+            ("[constants]\naccount_id = \" \"\n", 2),
+            ("[columns]\namount = \" \"\n", 2),
             ("timezone = \"Mars/Base\"\n", 1),
             ("[columns]\nammount = \"x\"\n", 2),
             ("[columns]\namount = \"x\"\n[constants]\namount = \"1\"\n", 4),

@@ -140,8 +140,11 @@ fn what_is_no_statement_is_refused_as_a_whole() {
     };
     assert_eq!(message(b"", "csv"), "feed: the feed is empty and has no header");
     assert_eq!(message(b"\n\n", "csv"), "feed: the feed has no header");
-    assert_eq!(message(b"a,b\n1,2\n", "csv"), "feed:1: the first line names none of the columns that are needed");
-    assert_eq!(message(b"account_id,b\n1,2\n", "csv"), "feed:1: there is no column `bank_txn_id` for `bank_txn_id`");
+    assert_eq!(message(b"a,b\n1,2\n", "csv"), "feed:1: the first line is no header with the columns that are needed");
+    assert_eq!(
+        message(b"account_id,amount\n1,2\n", "csv"),
+        "feed:1: there is no column `bank_txn_id` for `bank_txn_id`"
+    );
     assert_eq!(
         message(format!("{HEADER},amount\n").as_bytes(), "csv"),
         "feed:1: the header names `amount` more than once"

@@ -16,6 +16,17 @@ pub fn sync_folder(folder: &Path) -> Result<(), OutputError> {
     opened.map_err(|source| OutputError::writing(folder, source))
 }
 
+/// The first of `outputs` whose temporary is not in its folder.
+pub fn first_missing<'a>(
+    names: &OutputNames,
+    attempt: &Attempt,
+    outputs: &'a [OutputRecord],
+) -> Option<&'a OutputRecord> {
+    let is_missing =
+        |output: &&OutputRecord| attempt.temporary_of(&names.folder.join(&output.name)).symlink_metadata().is_err();
+    outputs.iter().find(is_missing)
+}
+
 /// Gives `outputs` their names, in order, and waits until the disk knows them. May be repeated after a crash.
 ///
 /// Returns the first output of which neither the temporary nor the target is there with the sealed digest.

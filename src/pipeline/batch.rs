@@ -60,8 +60,9 @@ impl HashedContent {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) blocks: Vec<HashedBlock>,
+    /// The claims of its records; gone when they are decided.
     pub(super) claims: Vec<Claim>,
-    /// What was decided on `claims`, in their order; empty until the store has answered.
+    /// What was decided on the claims, in their order.
     pub(super) decided: Vec<Decided>,
     pub(super) bytes: u64,
 }

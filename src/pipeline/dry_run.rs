@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::batch::{Batch, HashedBlock};
 use super::claimer::Views;
 use super::error::IngestError;
+use super::ingest::check_gates;
 use super::open_run::{FeedIdentity, choose_run};
 use super::request::{IngestRequest, Progress};
 use super::stages::read_and_hash;
@@ -28,12 +29,16 @@ pub struct DryRunReport {
 /// The leading half of a source hash: enough to tell the records of one feed apart, at half the memory.
 type ShortHash = [u8; 16];
 
-/// Decides every record as a run would that started now and met nobody; checks the gates as it would.
+/// What would have been claimed so far, by the feeds before too: without claims nobody else remembers.
 ///
-/// Records that are new are remembered, 16 bytes each, to find the feed's own duplicates: without claims nobody
-/// else does.
+/// 16 bytes a record.
+#[derive(Debug, Default)]
+pub struct WouldBeClaims(HashSet<ShortHash>);
+
+/// Decides every record as a run would that started now and met nobody; checks the gates as it would.
 pub fn dry_run(
     request: &IngestRequest,
+    claims: &mut WouldBeClaims,
     store: &mut dyn Store,
     progress: &dyn Progress,
 ) -> Result<DryRunReport, IngestError> {
@@ -47,7 +52,7 @@ pub fn dry_run(
     };
     progress.start(&request.feed.shown, snapshot.bytes);
     let mut looker =
-        Looker { run, store, seen: HashSet::new(), views: Views::default(), totals: RecordTotals::default() };
+        Looker { run, store, seen: &mut claims.0, views: Views::default(), totals: RecordTotals::default() };
     let mut batch = Batch::default();
     let mut money_in = Money::default();
     let read = read_and_hash(reader, &request.profile, request.threads, |block: HashedBlock| {
@@ -64,15 +69,15 @@ pub fn dry_run(
     request.feed.check_unchanged(&snapshot, &read?)?;
     looker.look_up(batch)?;
     let Looker { run, totals, .. } = looker;
-    request.gates.check(&totals.counts, &money_in)?;
+    check_gates(request, &totals, &money_in)?;
     Ok(DryRunReport { run, counts: totals.counts, money: totals.money, rejects: totals.rejects })
 }
 
 struct Looker<'a> {
     run: RunId,
     store: &'a mut dyn Store,
-    /// The records of this feed that nobody has claimed.
-    seen: HashSet<ShortHash>,
+    /// The records that nobody has claimed.
+    seen: &'a mut HashSet<ShortHash>,
     views: Views,
     totals: RecordTotals,
 }

@@ -2,11 +2,22 @@
 
 use std::fmt;
 
+use super::writers::RejectNote;
 use crate::domain::RunId;
 use crate::input::InputError;
 use crate::output::OutputError;
 use crate::run::{FeedLockError, GateFailure, JournalError, StartRefusal};
 use crate::store::StoreError;
+
+/// A gate that does not hold.
+#[derive(Debug)]
+pub struct GateStop {
+    /// The feed as the operator gave it.
+    pub feed: String,
+    pub failure: GateFailure,
+    /// The first of the rejected lines, where they are why.
+    pub first_reject: Option<RejectNote>,
+}
 
 /// Why a run stopped.
 #[derive(Debug)]
@@ -17,7 +28,7 @@ pub enum IngestError {
     Journal(JournalError),
     Lock(FeedLockError),
     Refused(StartRefusal),
-    Gate(GateFailure),
+    Gate(Box<GateStop>),
     /// Another worker changed the run's record.
     Overtaken {
         run: RunId,
@@ -48,7 +59,7 @@ macro_rules! from {
 }
 
 from!(Input: InputError, Output: OutputError, Store: StoreError, Journal: JournalError, Lock: FeedLockError,
-    Refused: StartRefusal, Gate: GateFailure);
+    Refused: StartRefusal);
 
 impl fmt::Display for IngestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,10 +78,13 @@ impl fmt::Display for IngestError {
             Self::Refused(StartRefusal::PublishingElsewhere { run, host, folder }) => {
                 write!(f, "run `{run}` is being published on `{host}` in `{folder}`")
             }
-            Self::Gate(failure) => failure.fmt(f),
+            Self::Gate(stop) => write!(f, "{}: {}", stop.feed, stop.failure),
             Self::Overtaken { run } => write!(f, "another worker has taken run `{run}` over"),
             Self::Stuck { run, output } => {
-                write!(f, "run `{run}` died while publishing, and its `{output}` is neither there nor waiting")
+                write!(
+                    f,
+                    "run `{run}` died while publishing, and its `{output}` is neither there as it was sealed nor waiting"
+                )
             }
             Self::Unfinished(error) => error.fmt(f),
             Self::ControlTotals => write!(f, "records or money in are not the sum over the decisions"),

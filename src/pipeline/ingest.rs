@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::batch::Batch;
 use super::claimer::{Claimer, Holder};
-use super::error::IngestError;
+use super::error::{GateStop, IngestError};
 use super::feed_file::Snapshot;
 use super::open_run::{FeedIdentity, OpenRun, choose_run};
 use super::request::{IngestRequest, Progress};
@@ -23,9 +23,9 @@ use crate::domain::{
 use crate::input::{FeedBlock, FeedReader, InputError, LineContent};
 use crate::output::{
     Attempt, AuditLog, DecisionFiles, FeedFacts, GatesTold, HashedFile, Latency, Operation, OutputError, OutputNames,
-    Summary, publish, remove_temporaries, sync_folder,
+    Summary, first_missing, publish, remove_temporaries, sync_folder,
 };
-use crate::run::{FeedLock, Gates, Journal, Start, now_text};
+use crate::run::{FeedLock, GateFailure, Gates, Journal, Start, now_text};
 use crate::store::Store;
 
 /// A published run, as the operator is told of it.
@@ -110,7 +110,7 @@ fn run_to_seal(
     let written = decide_and_write(request, facts, reader, open, store, progress)?;
     let Written { totals, audit, skipped, money_in, records_in, latency, holders } = written;
     check_control_totals(&totals, records_in, &money_in)?;
-    request.gates.check(&totals.counts, &money_in)?;
+    check_gates(request, &totals, &money_in)?;
     let (audit, chain) = audit.closed(&totals.counts)?;
     let mut outputs = totals.outputs;
     outputs.push(audit);
@@ -282,6 +282,15 @@ fn check_control_totals(totals: &RecordTotals, records_in: u64, money_in: &Money
     Ok(())
 }
 
+/// Fails with the first gate that does not hold.
+pub(super) fn check_gates(request: &IngestRequest, totals: &RecordTotals, money_in: &Money) -> Result<(), IngestError> {
+    request.gates.check(&totals.counts, money_in).map_err(|failure| {
+        let is_of_rejects = matches!(failure, GateFailure::Rejects { .. });
+        let first_reject = totals.rejects.first().filter(|_| is_of_rejects).cloned();
+        IngestError::Gate(Box::new(GateStop { feed: request.feed.shown.clone(), failure, first_reject }))
+    })
+}
+
 fn gates_told(gates: &Gates, counts: &RunCounts) -> GatesTold {
     let total = |(currency, amount): &(Currency, Amount)| {
         (currency.as_str().to_owned(), Money::text_of(*currency, &Total::from(*amount)))
@@ -310,6 +319,9 @@ fn operation(request: &IngestRequest, facts: &RunFacts, epoch: u32, records: u64
     }
 }
 
+/// The journal's word that every file has its name, and the disk knows it.
+const FILES_PUBLISHED: &str = "files.published";
+
 /// A failure after the seal, told as one: what stands is not what stands before it.
 fn unfinished(error: IngestError) -> IngestError {
     IngestError::Unfinished(Box::new(error))
@@ -317,8 +329,15 @@ fn unfinished(error: IngestError) -> IngestError {
 
 /// Renames the outputs, between the two states that say so.
 fn publish_sealed(open: &mut OpenRun, store: &mut dyn Store) -> Result<(), IngestError> {
+    // A folder that was taken away is noticed while another may still be given.
+    if let Some(output) = first_missing(&open.names, &open.attempt(), &open.record.outputs) {
+        let path = open.names.folder.join(&output.name);
+        return Err(OutputError::writing(&path, std::io::ErrorKind::NotFound.into()).into());
+    }
     open.change_state(store, RunState::Publishing)?;
     publish_files(&open.record, &open.names)?;
+    // From here on the files may be taken away: who goes on after a crash must know that they were there.
+    open.journal.append(FILES_PUBLISHED, json!({ "epoch": open.record.epoch }))?;
     open.change_state(store, RunState::Published)
 }
 
@@ -342,17 +361,25 @@ fn finish_publishing(
         stem: record.stem.clone(),
         extension: request.feed.extension.clone().unwrap_or_default(),
     };
-    publish_files(&record, &names)?;
+    let mut journal = Journal::open(&names.journal(), &record.run)?;
+    let was_done = match &journal {
+        Some(journal) => journal.holds(FILES_PUBLISHED, "epoch", record.epoch)?,
+        None => false,
+    };
+    if !was_done {
+        publish_files(&record, &names)?;
+    }
     let expected = crate::store::Expected { state: record.state, epoch: record.epoch };
     record.state = RunState::Published;
     if !store.write_run(Some(expected), &record)? {
         return Err(IngestError::Overtaken { run: record.run });
     }
-    if let Some(mut journal) = Journal::open(&names.journal(), &record.run)? {
+    if let Some(journal) = &mut journal {
         journal.append("run.published", json!({ "epoch": record.epoch, "resumed": true }))?;
     }
-    let read = std::fs::read(names.summary()).map_err(|source| OutputError::writing(&names.summary(), source))?;
-    let summary = serde_json::from_slice(&read).unwrap_or_default();
+    // It may have been taken away by a reader that waited for it.
+    let summary = std::fs::read(names.summary()).ok().and_then(|read| serde_json::from_slice(&read).ok());
+    let summary = summary.unwrap_or_default();
     Ok(report(&record, names, Told { summary, ..Told::default() }, started.elapsed()))
 }
 

@@ -24,8 +24,8 @@ mod tests;
 mod writers;
 
 pub use claimer::Holder;
-pub use dry_run::{DryRunReport, dry_run};
-pub use error::IngestError;
+pub use dry_run::{DryRunReport, WouldBeClaims, dry_run};
+pub use error::{GateStop, IngestError};
 pub use feed_file::{FeedBytes, FeedFile, check_feed};
 pub use hash_listing::{HashedRow, list_hashes};
 pub use ingest::{IngestReport, ingest, published_exit_code};

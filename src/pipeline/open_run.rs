@@ -11,7 +11,7 @@ use crate::domain::{Digest, RunId, RunRecord, RunState};
 use crate::input::Format;
 use crate::output::{Attempt, OutputNames, remove_earlier_temporaries};
 use crate::run::{Found, Journal, Place, Start, derived_run_id, now_text, nth_pass, plan_start};
-use crate::store::{Expected, FeedNote, Store};
+use crate::store::{Expected, FeedNote, Store, StoreError};
 
 /// A run whose record stands in the store as `OPEN`, in our name.
 #[derive(Debug)]
@@ -45,6 +45,14 @@ pub(super) fn choose_run(
     store: &mut dyn Store,
 ) -> Result<Start, IngestError> {
     let note = store.feed_note(&feed.digest, &feed.meaning)?;
+    if let Some(FeedNote { run, .. }) = &note
+        && store.run_record(run)?.is_none()
+    {
+        // Its claims would pass for those of a run that begins now.
+        let cause = format!("the record of run `{run}` over this feed is gone");
+        let address = request.store_address.clone();
+        return Err(StoreError::Forgotten { address, cause }.into());
+    }
     let id_of = |pass| match &request.run {
         Some(name) => nth_pass(name, pass),
         None => derived_run_id(&feed.digest, &feed.meaning, &request.key_prefix, pass),
@@ -109,7 +117,7 @@ impl OpenRun {
             };
             // The record stands before the first file and the first claim: whoever finds one of them finds it.
             if !store.write_run(expected, &record)? {
-                return Err(IngestError::Overtaken { run });
+                return Err(overtaken(store, run));
             }
             if let Some(mut journal) = Journal::open(&names.journal(), &run)? {
                 // The run is ours: what earlier attempts left half-written is of no use to anybody.
@@ -129,7 +137,7 @@ impl OpenRun {
         let expected = Expected { state: self.record.state, epoch: self.record.epoch };
         self.record.state = state;
         if !store.write_run(Some(expected), &self.record)? {
-            return Err(IngestError::Overtaken { run: self.record.run.clone() });
+            return Err(overtaken(store, self.record.run.clone()));
         }
         let event = format!("run.{}", state.name().to_lowercase());
         let written = self.journal.append(&event, json!({ "epoch": self.record.epoch }));
@@ -140,6 +148,14 @@ impl OpenRun {
     /// The attempt that this process is.
     pub(super) fn attempt(&self) -> Attempt {
         Attempt { run: self.record.run.clone(), epoch: self.record.epoch }
+    }
+}
+
+/// Why the record of `run` is not as it was left: another worker changed it, or the store forgot it.
+fn overtaken(store: &mut dyn Store, run: RunId) -> IngestError {
+    match store.check_intact() {
+        Ok(()) => IngestError::Overtaken { run },
+        Err(forgot) => forgot.into(),
     }
 }
 

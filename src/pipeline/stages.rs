@@ -11,8 +11,9 @@ use super::hasher::hash_block;
 use crate::domain::{Canonicalizer, Digest};
 use crate::input::{FeedBlock, FeedReader, InputError, LineContent, Profile};
 
-/// Blocks that wait before and behind each hasher.
-const BLOCKS_WAITING_MAX: usize = 4;
+/// Blocks that wait before and behind all hashers: more than a batch of the store, so that the next one is read and
+/// hashed while the store works on the last.
+const BLOCKS_WAITING_MAX: usize = 32;
 
 /// Reads `feed` to its end and hands its hashed blocks to `consume`, in order; returns the digest of what was read.
 ///
@@ -26,9 +27,11 @@ pub(super) fn read_and_hash(
     thread::scope(|scope| {
         let mut to_hashers = Vec::new();
         let mut from_hashers = Vec::new();
-        for _ in 0..threads.max(1) {
-            let (deal, dealt) = sync_channel(BLOCKS_WAITING_MAX);
-            let (hand_on, handed_on) = sync_channel(BLOCKS_WAITING_MAX);
+        let threads = threads.max(1);
+        let waiting_max = BLOCKS_WAITING_MAX.div_ceil(2 * threads);
+        for _ in 0..threads {
+            let (deal, dealt) = sync_channel(waiting_max);
+            let (hand_on, handed_on) = sync_channel(waiting_max);
             scope.spawn(move || run_hasher(&dealt, &hand_on, profile));
             to_hashers.push(deal);
             from_hashers.push(handed_on);

@@ -52,6 +52,18 @@ impl Journal {
         Ok(Some(Self { path: path.to_owned(), file, run: run.clone() }))
     }
 
+    /// Whether the journal has a line of `event` whose `field` is `number`.
+    pub fn holds(&self, event: &str, field: &str, number: u32) -> Result<bool, JournalError> {
+        let fail = |source| JournalError { path: self.path.clone(), source };
+        for line in BufReader::new(File::open(&self.path).map_err(fail)?).lines() {
+            let line: Option<Value> = serde_json::from_str(&line.map_err(fail)?).ok();
+            if line.is_some_and(|line| line["event"] == event && line[field] == number) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Appends an event with the present time; `fields` must be an object. One write a line: a crash tears none.
     pub fn append(&mut self, event: &str, fields: Value) -> Result<(), JournalError> {
         let head = json!({ "ts": now_text() }).to_string();
@@ -87,6 +99,8 @@ mod tests {
             Journal::open(&path, &own).unwrap().unwrap().append("run.opened", json!({ "epoch": epoch })).unwrap();
         }
         assert!(Journal::open(&path, &other).unwrap().is_none());
+        let journal = Journal::open(&path, &own).unwrap().unwrap();
+        assert!(journal.holds("run.opened", "epoch", 2).unwrap() && !journal.holds("run.opened", "epoch", 3).unwrap());
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((lines.len(), &lines[1]["epoch"], &lines[1]["run_id"]), (2, &json!(2), &json!("r-1")));

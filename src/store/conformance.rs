@@ -129,6 +129,10 @@ impl Store for SharedMemory {
         self.lock().release(run, claims)
     }
 
+    fn advance_age(&mut self) -> Result<u64, StoreError> {
+        self.lock().advance_age()
+    }
+
     fn check_intact(&mut self) -> Result<(), StoreError> {
         self.lock().check_intact()
     }
@@ -234,6 +238,20 @@ fn two_handles_see_each_others_claims_and_records() {
         assert_eq!(one.look_up(&[claim(2, 9)]).unwrap(), [Some(marker(&second, 2))]);
         assert!(one.write_run(None, &sealed_run("r-1")).unwrap());
         assert_eq!(other.run_record(&run_id("r-1")).unwrap(), Some(sealed_run("r-1")));
+    });
+}
+
+#[test]
+fn a_store_never_grows_younger() {
+    on_every_store(|data| {
+        let mut last = 0;
+        for seed in 1..4 {
+            let mut store = data.open();
+            store.claim(&bid("r-1", 1), &[claim(seed, 1)]).unwrap();
+            let age = store.advance_age().unwrap();
+            assert!(age > last, "{age} after {last}");
+            last = age;
+        }
     });
 }
 

@@ -32,7 +32,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Unreachable { address, .. } => write!(f, "no answer from the store at `{address}`"),
             Self::Busy { address, .. } => write!(f, "the store at `{address}` takes no claims now"),
-            Self::Denied { address, .. } => write!(f, "the store at `{address}` refused the login"),
+            Self::Denied { address, .. } => write!(f, "the store at `{address}` refused access"),
             Self::Unfit { address, .. } => write!(f, "the store at `{address}` cannot be trusted with claims"),
             Self::Missing { address } => write!(f, "there is no store at `{address}`, and `create_store` is false"),
             Self::Forgotten { address, .. } => write!(f, "the store at `{address}` has forgotten its claims"),

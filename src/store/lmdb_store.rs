@@ -26,7 +26,7 @@ use crate::domain::{
 
 /// Claims in one transaction: the sorted keys of more would not fit the memory promised, those of fewer would write
 /// the pages of a month more often.
-const CLAIMS_PER_TRANSACTION: usize = 131_072;
+const CLAIMS_PER_TRANSACTION: usize = 65_536;
 
 /// Claims behind each other in a table that large dirty a page each: so many bound a transaction's memory to 96 MiB.
 const SCATTERED_CLAIMS_MAX: usize = 24 * 1024;
@@ -36,6 +36,9 @@ const MAP_SIZES: [usize; 5] = [1 << 40, 1 << 38, 1 << 36, 1 << 34, 1 << 32];
 
 /// Two tables for each key prefix.
 const TABLES_MAX: u32 = 512;
+
+/// Claims fetched out of key order at once: the fetches wait for memory together, not one after another.
+const CLAIMS_FETCHED: usize = 256;
 
 /// The layout's name in the store's own description.
 const LAYOUT: &str = "embedded";
@@ -73,7 +76,7 @@ pub(super) fn open(config: &StoreConfig, path: &Path) -> Result<OpenedStore, Sto
             return Err(StoreError::Forgotten { address, cause: "its folder is empty or gone".to_owned() });
         }
         (false, Access::Read, None) => {
-            return Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false });
+            return Ok(nothing_to_read());
         }
         (false, Access::Write { create: false }, None) => return Err(StoreError::Missing { address }),
         (false, Access::Write { create: true }, None) => {
@@ -83,19 +86,37 @@ pub(super) fn open(config: &StoreConfig, path: &Path) -> Result<OpenedStore, Sto
     }
     refuse_network_file_system(&address, path)?;
     let env = open_env(path, config.access == Access::Read)?;
+    refuse_cut_off(&address, path, &env)?;
     // Killed processes leave their places in the table of readers, which is small.
     env.clear_stale_readers().map_err(|error| told(path, error))?;
     let Some(store) = LmdbStore::open_tables(config, path, env)? else {
         return match (&config.remembered, config.access) {
             (Some(_), _) => Err(StoreError::Forgotten { address, cause: NOTHING_UNDER_PREFIX.to_owned() }),
             (None, Access::Write { .. }) => Err(StoreError::Missing { address }),
-            (None, Access::Read) => {
-                Ok(OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, is_new: false })
-            }
+            (None, Access::Read) => Ok(nothing_to_read()),
         };
     };
     let (sentinel, is_new) = store.check_meta(config)?;
-    Ok(OpenedStore { store: Box::new(store), sentinel, is_new })
+    let age = store.age();
+    Ok(OpenedStore { store: Box::new(store), sentinel, age, is_new })
+}
+
+/// A store that does not exist, as one that holds nothing.
+fn nothing_to_read() -> OpenedStore {
+    OpenedStore { store: Box::new(MemoryStore::default()), sentinel: None, age: 0, is_new: false }
+}
+
+/// LMDB maps the file and believes its own length: a file that was cut off would end the process, not the call.
+fn refuse_cut_off(address: &str, path: &Path, env: &Env<WithoutTls>) -> Result<(), StoreError> {
+    let fail = |error| told(path, error);
+    let page_size = u64::from(env.stat().page_size);
+    let needed = (env.info().last_page_number as u64 + 1) * page_size;
+    let found = env.real_disk_size().map_err(fail)?;
+    if found >= needed {
+        return Ok(());
+    }
+    let cause = format!("`data.mdb` was cut off: it has {found} bytes and needs {needed}");
+    Err(StoreError::Corrupt { address: address.to_owned(), cause })
 }
 
 fn display(path: &Path) -> String {
@@ -247,6 +268,11 @@ impl LmdbStore {
         Ok(standing.map_or((ours, true), |standing| (standing, false)))
     }
 
+    /// LMDB numbers its transactions.
+    fn age(&self) -> u64 {
+        self.env.info().last_txn_id as u64
+    }
+
     fn told(&self, error: heed::Error) -> StoreError {
         told(&self.path, error)
     }
@@ -302,13 +328,11 @@ impl LmdbStore {
         let is_large = table.stat(&txn).map_err(fail)?.leaf_pages > SCATTERED_CLAIMS_MAX;
         let mut last = table.last(&txn).map_err(fail)?.map(|(key, _)| key.to_vec()).unwrap_or_default();
         let (mut made, mut scattered) = (0, 0);
-        for &index in order {
-            let claim = &claims[index as usize];
-            let key = key_of(claim);
+        for (index, key, row) in fetched_in_order(claims, order) {
             // Behind the last key a page is filled to its end, where it is halved otherwise.
             let is_behind = key.as_slice() > last.as_slice();
             let flags = if is_behind { PutFlags::APPEND } else { PutFlags::empty() };
-            let value = Value::new(number, claim.row);
+            let value = Value::new(number, row);
             let found = table.get_or_put_with_flags(&mut txn, flags, &key, value.as_bytes()).map_err(fail)?;
             if let Some(found) = found.map(Value::copied) {
                 let marker = match found.as_ref().and_then(|found| decode_value(found.as_bytes())) {
@@ -406,6 +430,17 @@ fn decode_value(value: &[u8]) -> Option<(u32, u64)> {
     Some((u32::from_be_bytes(*number), row.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))))
 }
 
+/// Index, key and row of the claims at the indexes of `order`, in that order.
+fn fetched_in_order<'a>(claims: &'a [Claim], order: &'a [u32]) -> impl Iterator<Item = (u32, [u8; KEY_LEN], u64)> + 'a {
+    order.chunks(CLAIMS_FETCHED).flat_map(move |indexes| {
+        let fetch = |&index: &u32| {
+            let claim = &claims[index as usize];
+            (index, key_of(claim), claim.row)
+        };
+        indexes.iter().map(fetch).collect::<Vec<_>>()
+    })
+}
+
 /// The indexes of `claims` by key, the first of equal ones first.
 fn in_key_order(claims: &[Claim]) -> Vec<u32> {
     let leading = |claim: &Claim| {
@@ -491,6 +526,11 @@ impl Store for LmdbStore {
         }
         txn.commit().map_err(fail)?;
         Ok(freed)
+    }
+
+    /// Every transaction makes the store older.
+    fn advance_age(&mut self) -> Result<u64, StoreError> {
+        Ok(self.age())
     }
 
     /// What a transaction wrote stays written.

@@ -11,6 +11,7 @@ pub struct MemoryStore {
     markers: HashMap<SourceHash, Marker>,
     runs: HashMap<RunId, RunRecord>,
     feeds: HashMap<(Digest, Digest), FeedNote>,
+    age: u64,
 }
 
 impl Store for MemoryStore {
@@ -62,6 +63,11 @@ impl Store for MemoryStore {
             }
         }
         Ok((before - self.markers.len()) as u64)
+    }
+
+    fn advance_age(&mut self) -> Result<u64, StoreError> {
+        self.age += 1;
+        Ok(self.age)
     }
 
     fn check_intact(&mut self) -> Result<(), StoreError> {

@@ -68,6 +68,9 @@ pub trait Store: Send {
     /// Frees those of `claims` whose marker is of `run` and of the claim's own row; says how many there were.
     fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError>;
 
+    /// A number that only grows, and does so now: an older copy of the store has a lower one.
+    fn advance_age(&mut self) -> Result<u64, StoreError>;
+
     /// Fails if the store can be seen to have lost claims since it was opened; asked before a run is sealed.
     fn check_intact(&mut self) -> Result<(), StoreError>;
 

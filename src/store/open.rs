@@ -62,6 +62,8 @@ pub struct OpenedStore {
     pub store: Box<dyn Store>,
     /// The random value in the store, to be remembered; none for a store that does not exist (reading only).
     pub sentinel: Option<String>,
+    /// How old it is, to be remembered: one that is younger than before is an older copy.
+    pub age: u64,
     /// Whether it was created just now.
     pub is_new: bool,
 }

@@ -59,7 +59,7 @@ fn an_input_that_is_not_there_or_no_file() {
 fn a_feed_that_is_no_statement() {
     let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain(feed().encode_utf16().flat_map(u16::to_le_bytes)).collect();
     let convert = "  hint: convert it, or ask the bank for CSV in UTF-8\n";
-    let needed = "the first line names none of the columns that are needed";
+    let needed = "the first line is no header with the columns that are needed";
     let name_them = "  hint: name the feed's own columns in a profile and give it with `--profile`\n";
     check_feed("", &[], 65, "error: july.csv: the feed is empty and has no header\n");
     check_feed("\n\n", &[], 65, "error: july.csv: the feed has no header\n");

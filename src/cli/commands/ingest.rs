@@ -15,7 +15,9 @@ use crate::cli::summary;
 use crate::cli::terminal::{Terminal, Verbosity};
 use crate::domain::{Decision, RunCounts};
 use crate::input::Profile;
-use crate::pipeline::{self, DryRunReport, IngestReport, IngestRequest, RejectNote, Worker, published_exit_code};
+use crate::pipeline::{
+    self, DryRunReport, IngestReport, IngestRequest, RejectNote, Worker, WouldBeClaims, published_exit_code,
+};
 use crate::run::{Gates, REJECTS_MIN};
 use crate::store::{self, Store};
 
@@ -26,7 +28,16 @@ pub(crate) fn run(
     terminal: &Terminal,
 ) -> anyhow::Result<ExitCode> {
     let profile = feeds::profile(settings)?;
-    let mut ingest = Ingest { args, settings, environment, terminal, profile, store: None };
+    let mut ingest = Ingest {
+        args,
+        settings,
+        environment,
+        terminal,
+        profile,
+        store: None,
+        sentinel: None,
+        would_be_claims: WouldBeClaims::default(),
+    };
     let mut exit = ExitCode::Done;
     for (index, path) in args.files.iter().enumerate() {
         let failure = match ingest.one(path) {
@@ -79,6 +90,10 @@ struct Ingest<'a> {
     profile: Profile,
     /// Opened for the first feed that can be read.
     store: Option<Box<dyn Store>>,
+    /// The random value in the store.
+    sentinel: Option<String>,
+    /// What a dry run found to be new so far.
+    would_be_claims: WouldBeClaims,
 }
 
 impl Ingest<'_> {
@@ -92,25 +107,38 @@ impl Ingest<'_> {
         let store = self.store.as_mut().expect("it was opened above");
         let bar = Bar::new(self.terminal);
         if self.args.dry_run {
-            let report = pipeline::dry_run(&request, &mut **store, &bar)?;
+            let report = pipeline::dry_run(&request, &mut self.would_be_claims, &mut **store, &bar)?;
             self.tell_dry(&request, &report)
         } else {
             let report = pipeline::ingest(&request, &mut **store, &bar)?;
+            let age = store.advance_age()?;
+            self.remember(age)?;
             self.tell(&request, &report)
         }
     }
 
     /// Opens the store, and remembers it; its creation is said, always.
-    fn open_store(&self) -> Result<Box<dyn Store>, Failure> {
+    fn open_store(&mut self) -> Result<Box<dyn Store>, Failure> {
         let config = self.settings.store_config(self.args.dry_run, self.terminal)?;
         let opened = store::open(&config)?;
-        if let (false, Some(sentinel)) = (self.args.dry_run, &opened.sentinel) {
-            self.settings.state()?.remember(&config.location, &config.prefix, sentinel)?;
-        }
+        self.settings.state()?.check_age(&config.location, &config.prefix, opened.age)?;
+        self.sentinel = opened.sentinel;
+        self.remember(opened.age)?;
         if opened.is_new {
             self.terminal.say(&format!("created the store `{}`", config.location.address()));
         }
         Ok(opened.store)
+    }
+
+    /// Remembers that the store was this old when it was used; a dry run remembers nothing.
+    fn remember(&self, age: u64) -> Result<(), Failure> {
+        match &self.sentinel {
+            Some(sentinel) if !self.args.dry_run => {
+                let prefix = self.settings.key_prefix.value.as_str();
+                self.settings.state()?.remember(self.settings.store_location()?, prefix, sentinel, age)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn request(&self, named: &NamedFeed) -> Result<IngestRequest, Failure> {

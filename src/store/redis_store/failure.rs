@@ -146,7 +146,10 @@ impl Failure {
             Condition::Passing | Condition::Lasting => return StoreError::Busy { address, cause },
             Condition::Denied => return StoreError::Denied { address, cause },
             Condition::ForeignKey => {
-                format!("another program uses keys that begin with `{prefix}`; give this one a `key_prefix` of its own")
+                format!(
+                    "another program made a key that begins with `{prefix}`: find it and remove it; another \
+                     `key_prefix` is only for a store that holds no claims yet"
+                )
             }
             Condition::Cluster => "give the address of a server that is no cluster".to_owned(),
             Condition::NoDatabase => "end the address in the number of a database that the server has".to_owned(),

@@ -226,6 +226,11 @@ impl Store for RedisStore {
         Ok(freed.into_iter().sum())
     }
 
+    fn advance_age(&mut self) -> Result<u64, StoreError> {
+        self.assert_writable();
+        opening::advance_age(&mut self.server)
+    }
+
     fn check_intact(&mut self) -> Result<(), StoreError> {
         opening::check_intact(&mut self.server, self.evicted_keys)
     }

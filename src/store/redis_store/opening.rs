@@ -12,6 +12,9 @@ use crate::store::{Access, OpenedStore, StoreConfig, StoreError, random_hex};
 /// The layout of keys that other writers can share.
 const LAYOUT: &str = "shared";
 
+/// The key that counts published runs.
+const AGE_KEY: &str = "age";
+
 /// The one policy under which a full server refuses claims; every other one drops old claims without a word.
 const SAFE_POLICY: &str = "noeviction";
 
@@ -23,9 +26,10 @@ const PROBE_TTL_SECONDS: u64 = 60;
 
 /// Opens the store that `config` names.
 pub(in crate::store) fn open(config: &StoreConfig) -> Result<OpenedStore, StoreError> {
-    let (store, is_new) = open_store(config)?;
+    let (mut store, is_new) = open_store(config)?;
     let sentinel = store.server.place.meta.as_ref().map(|meta| meta.sentinel.clone());
-    Ok(OpenedStore { store: Box::new(store), sentinel, is_new })
+    let age = age(&mut store.server)?;
+    Ok(OpenedStore { store: Box::new(store), sentinel, age, is_new })
 }
 
 /// The store, and whether it was created just now.
@@ -69,6 +73,19 @@ pub(super) fn check_intact(server: &mut Server, evicted_at_open: u64) -> Result<
     }
     let cause = format!("it dropped {} keys for lack of room during the run", evicted - evicted_at_open);
     Err(StoreError::Forgotten { address: server.place.address.clone(), cause })
+}
+
+/// How many runs the store has seen published; a copy that is restored has seen fewer.
+fn age(server: &mut Server) -> Result<u64, StoreError> {
+    let key = server.place.key(AGE_KEY);
+    let age: Option<u64> = server.operate(|control| cmd("GET").arg(&key).query(control))?;
+    Ok(age.unwrap_or(0))
+}
+
+/// Counts a published run; counting it twice, after an answer that was lost, does no harm.
+pub(super) fn advance_age(server: &mut Server) -> Result<u64, StoreError> {
+    let key = server.place.key(AGE_KEY);
+    server.operate(|control| cmd("INCR").arg(&key).query(control))
 }
 
 fn evicted_keys(server: &mut Server) -> Result<u64, StoreError> {
