@@ -110,31 +110,36 @@ fn a_json_document_instead_of_lines() {
 
 #[test]
 fn gates_that_do_not_hold() {
-    let freed =
-        "  hint: nothing is published and the claims are freed: correct the feed, the profile or the expectation\n";
+    let freed = "  hint: nothing is published and no claim is kept: correct the feed, the profile or the expectation\n";
     check_feed(
         feed(),
         &["--expect-records", "3"],
         65,
-        &format!("error: the feed has 2 records where 3 are expected\n{freed}"),
+        &format!("error: july.csv: the feed has 2 records where 3 are expected\n{freed}"),
     );
     check_feed(
         feed(),
         &["--expect-records", "2", "--expect-total", "EUR=-11.51"],
         65,
-        &format!("error: the feed's total is -11.50 EUR where -11.51 is expected\n{freed}"),
+        &format!("error: july.csv: the feed's total is -11.50 EUR where -11.51 is expected\n{freed}"),
     );
     check_feed(
         format!("{HEADER}\n{}", "bad\n".repeat(20)),
         &[],
         65,
-        &format!("error: 20 of 20 records are rejected, more than 50 %: the profile does not fit\n{freed}"),
+        &format!(
+            "error: july.csv: 20 of 20 records are rejected, more than 50 %: the profile does not fit\n  caused by: \
+             july.csv:2: rejected: the row has 1 column where the header has 5\n{freed}"
+        ),
     );
     check_feed(
         format!("{HEADER}\n{}{}", ROW.repeat(180), "bad\n".repeat(20)),
         &["--reject-limit", "9"],
         65,
-        &format!("error: 20 of 200 records are rejected, more than 9 %: the profile does not fit\n{freed}"),
+        &format!(
+            "error: july.csv: 20 of 200 records are rejected, more than 9 %: the profile does not fit\n  caused by: \
+             july.csv:182: rejected: the row has 1 column where the header has 5\n{freed}"
+        ),
     );
 }
 
@@ -258,13 +263,35 @@ fn a_store_that_is_not_there_and_must_not_be_made() {
 }
 
 #[test]
+fn a_store_that_is_an_older_copy_or_cut_off() {
+    let env = Env::embedded();
+    let data = env.store_folder().join("data.mdb");
+    env.write("july.csv", feed());
+    env.ingest(&["july.csv"]).check_silent();
+    let older = std::fs::read(&data).unwrap();
+    env.write("august.csv", format!("{HEADER}\n{}", ROW.replace("2026-07", "2026-08")));
+    env.ingest(&["august.csv"]).check_silent();
+    let newer = std::fs::read(&data).unwrap();
+    std::fs::write(&data, &older).unwrap();
+    let ran = env.ingest(&["august.csv"]);
+    assert_eq!(ran.code, Some(76), "{ran:?}");
+    assert!(ran.stderr.contains("is an older copy of itself"), "{}", ran.stderr);
+    std::fs::write(&data, &newer[..2 * 4096]).unwrap();
+    let ran = env.ingest(&["august.csv"]);
+    assert_eq!(ran.code, Some(76), "{ran:?}");
+    assert!(ran.stderr.contains("`data.mdb` was cut off"), "{}", ran.stderr);
+    std::fs::write(&data, &newer).unwrap();
+    env.ingest(&["august.csv"]).check_silent();
+}
+
+#[test]
 fn a_store_that_was_used_and_is_gone() {
     let env = Env::embedded();
     env.write("july.csv", feed());
     env.ingest(&["july.csv"]).check_silent();
     let files = env.files();
-    let restore = "  hint: nothing of this input is published: restore the store from a backup before anything is \
-                   ingested again\n";
+    let restore = "  hint: nothing of this input is published: put the newest copy of the store back before anything is \
+             ingested again; what was taken in since that copy is accepted again\n";
     std::fs::remove_dir_all(env.store_folder()).unwrap();
     let gone = "error: the store at `[store]` has forgotten its claims\n  caused by: its folder is empty or gone\n";
     env.ingest(&["july.csv"]).check(76, &format!("{gone}{restore}"));

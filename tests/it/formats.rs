@@ -52,7 +52,8 @@ fn what_version_1_remembers_of_a_store_is_still_believed() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(&memory, sample("store-memory-1.json")).unwrap();
     env.ingest(&["july.csv"]).check(0, "");
-    assert_eq!(std::fs::read_to_string(&memory).unwrap(), sample("store-memory-1.json"), "nothing new to remember");
+    let age = serde_json::from_str::<Value>(&std::fs::read_to_string(&memory).unwrap()).unwrap()["age"].as_u64();
+    assert!(age > Some(0), "the age of the store joins what is remembered of it");
     std::fs::write(&memory, sample("store-memory-1.json").replace("e2fa13b1", "00000000")).unwrap();
     assert_eq!(env.ingest(&["july.csv"]).code, Some(76), "another store than the one that is remembered");
     std::fs::remove_file(&memory).unwrap();

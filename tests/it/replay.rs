@@ -184,13 +184,23 @@ fn a_dry_run_decides_the_same_and_writes_nothing() {
 }
 
 #[test]
+fn a_dry_run_over_feeds_that_overlap_decides_as_the_runs_would() {
+    let env = Env::embedded();
+    env.write("a.csv", feed(0..3));
+    env.write("b.csv", feed(1..5));
+    let said = env.ingest(&["a.csv", "b.csv", "--dry-run"]).stderr;
+    assert!(said.contains("would find 3 records: 3 accepted"), "{said}");
+    assert!(said.contains("would find 4 records: 2 accepted, 2 suppressed"), "{said}");
+}
+
+#[test]
 fn a_dry_run_checks_the_gates() {
     let env = Env::embedded();
     env.write("july.csv", feed(0..3));
     let untouched = env.everything();
     let ran = env.ingest(&["july.csv", "--dry-run", "--expect-records", "4"]);
     assert_eq!(ran.code, Some(65));
-    assert!(ran.stderr.starts_with("error: the feed has 3 records where 4 are expected\n"), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: july.csv: the feed has 3 records where 4 are expected\n"), "{}", ran.stderr);
     assert_untouched(&env, &untouched);
 }
 
