@@ -325,8 +325,8 @@ fn a_server_that_forgot_or_would_forget() {
         env.ingest(words).check(
             76,
             "error: the store at `[store]` has forgotten its claims\n  caused by: it was used before and is empty now, or \
-             has another prefix\n  hint: nothing of this input is published: restore the store from a backup before \
-             anything is ingested again\n",
+             has another prefix\n  hint: nothing of this input is published: put the newest copy of the store back \
+             before anything is ingested again; what was taken in since that copy is accepted again\n",
         );
     }
     assert_eq!(env.files(), files, "nothing is written");
