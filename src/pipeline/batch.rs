@@ -1,6 +1,7 @@
 //! What travels between the stages.
 
-use crate::domain::{Amount, Claim, Currency, Decided, Money, PostedDay, RejectReason, SourceHash};
+use super::claimer::Views;
+use crate::domain::{Amount, Claim, ClaimOutcome, Currency, Decided, Money, PostedDay, RejectReason, SourceHash};
 use crate::input::{FeedBlock, SkipRule};
 
 /// A block of a feed on its way to the hashers.
@@ -56,15 +57,31 @@ impl HashedContent {
     }
 }
 
-/// Blocks that are handed to the store at once, and then to the files.
+/// Blocks whose records are claimed at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) blocks: Vec<HashedBlock>,
-    /// The claims of its records; gone when they are decided.
+    /// The claims of their records.
     pub(super) claims: Vec<Claim>,
-    /// What was decided on the claims, in their order.
-    pub(super) decided: Vec<Decided>,
     pub(super) bytes: u64,
+}
+
+/// A batch with the store's answers.
+#[derive(Debug)]
+pub(super) struct ClaimedBatch {
+    pub(super) batch: Batch,
+    /// The answers to its claims, in their order.
+    pub(super) outcomes: Vec<ClaimOutcome>,
+    /// What is known of the runs that own the markers found.
+    pub(super) views: Views,
+}
+
+/// Blocks on their way to the files.
+#[derive(Debug, Default)]
+pub(super) struct DecidedBatch {
+    pub(super) blocks: Vec<HashedBlock>,
+    /// What was decided on their claims, in their order.
+    pub(super) decided: Vec<Decided>,
 }
 
 impl Batch {

@@ -1,30 +1,27 @@
-//! Gathers blocks into batches, has the store answer them, and decides.
+//! Has the store answer the claims of every batch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Instant;
 
-use super::batch::{Batch, HashedBlock};
+use super::batch::{Batch, ClaimedBatch};
 use super::error::IngestError;
 use super::latency::Latencies;
-use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Marker, Owner, RunId, RunState, RunView, SourceHash, decide};
+use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Marker, Owner, RunId, RunState, RunView, SourceHash};
 use crate::store::{Store, StoreError};
-
-/// Bytes of a feed in one batch, whatever the number of its records: this bounds memory.
-const BATCH_BYTES_MAX: u64 = 12 * 1024 * 1024;
 
 /// Claims the records of a run.
 pub(super) struct Claimer<'a> {
     store: &'a mut dyn Store,
     bid: Bid,
-    batch: Batch,
     views: Views,
     pub(super) latencies: Latencies,
 }
 
 impl<'a> Claimer<'a> {
     pub(super) fn new(store: &'a mut dyn Store, bid: Bid) -> Self {
-        Self { store, bid, batch: Batch::default(), views: Views::default(), latencies: Latencies::default() }
+        Self { store, bid, views: Views::default(), latencies: Latencies::default() }
     }
 
     /// The runs that hold records of the feed.
@@ -32,19 +29,37 @@ impl<'a> Claimer<'a> {
         self.views.holders()
     }
 
-    /// Takes a block; hands a decided batch back when the block would overfill it.
-    pub(super) fn push(&mut self, block: HashedBlock) -> Result<Option<Batch>, IngestError> {
-        let claims = self.batch.claims.len() + block.lines.len();
-        let bytes = self.batch.bytes + block.raw.len() as u64;
-        let is_full = claims > self.store.claims_per_call() || bytes > BATCH_BYTES_MAX;
-        let decided = if is_full { self.finish()? } else { None };
-        self.batch.push(block);
-        Ok(decided)
+    /// Claims every batch, in order, and does nothing else: while it works on an answer, the store waits.
+    pub(super) fn claim_all(
+        &mut self,
+        batches: &Receiver<Batch>,
+        hand_on: &SyncSender<ClaimedBatch>,
+    ) -> Result<(), IngestError> {
+        for batch in batches {
+            let outcomes = self.claim(&batch.claims)?;
+            let claimed = ClaimedBatch { batch, outcomes, views: self.views.clone() };
+            hand_on.send(claimed).map_err(|_| IngestError::WriterGone)?;
+        }
+        Ok(())
     }
 
-    /// Decides what is left; none if nothing is.
-    pub(super) fn finish(&mut self) -> Result<Option<Batch>, IngestError> {
-        if self.batch.blocks.is_empty() { Ok(None) } else { self.decide().map(Some) }
+    fn claim(&mut self, all_claims: &[Claim]) -> Result<Vec<ClaimOutcome>, IngestError> {
+        let mut all_outcomes = Vec::new();
+        // A block may hold more claims than the store likes at once.
+        for claims in all_claims.chunks(self.store.claims_per_call().max(1)) {
+            let asked = Instant::now();
+            let mut outcomes = self.store.claim(&self.bid, claims)?;
+            self.latencies.add(asked.elapsed());
+            assert_eq!(outcomes.len(), claims.len(), "every claim has an outcome");
+            self.adopt_from_dead_attempts(claims, &mut outcomes)?;
+            self.views.load_owners_of(&outcomes, &self.bid.run, self.store)?;
+            if all_outcomes.is_empty() {
+                all_outcomes = outcomes;
+            } else {
+                all_outcomes.append(&mut outcomes);
+            }
+        }
+        Ok(all_outcomes)
     }
 
     /// Makes claims of earlier epochs our own, each for the first row that has its hash, and writes that to `outcomes`.
@@ -68,29 +83,6 @@ impl<'a> Claimer<'a> {
             return Err(IngestError::Overtaken { run: self.bid.run.clone() });
         }
         Ok(())
-    }
-
-    fn decide(&mut self) -> Result<Batch, IngestError> {
-        let mut batch = std::mem::take(&mut self.batch);
-        let mut all_claims = std::mem::take(&mut batch.claims);
-        batch.decided.reserve_exact(all_claims.len());
-        // A block may hold more claims than the store likes at once.
-        for claims in all_claims.chunks(self.store.claims_per_call().max(1)) {
-            let asked = Instant::now();
-            let mut outcomes = self.store.claim(&self.bid, claims)?;
-            self.latencies.add(asked.elapsed());
-            assert_eq!(outcomes.len(), claims.len(), "every claim has an outcome");
-            self.adopt_from_dead_attempts(claims, &mut outcomes)?;
-            self.views.load_owners_of(&outcomes, &self.bid.run, self.store)?;
-            for (claim, outcome) in claims.iter().zip(outcomes) {
-                let decided = decide(&self.bid.run, claim.row, outcome, |run| self.views.view(run));
-                batch.decided.push(decided);
-            }
-        }
-        // Fresh memory costs a page fault for every 4 KiB: the next batch's claims go where these were.
-        all_claims.clear();
-        self.batch.claims = all_claims;
-        Ok(batch)
     }
 }
 
@@ -125,8 +117,8 @@ pub struct Holder {
 }
 
 /// What is known of the runs that own markers; each is asked once, so that equal records share their fate.
-#[derive(Debug, Default)]
-pub(super) struct Views(HashMap<RunId, Option<Arc<RunView>>>);
+#[derive(Debug, Clone, Default)]
+pub(super) struct Views(Arc<HashMap<RunId, Option<Arc<RunView>>>>);
 
 impl Views {
     /// Learns of the owners of `outcomes` that are not known yet.
@@ -151,7 +143,8 @@ impl Views {
                     epoch: record.epoch,
                     feed_name: record.feed_name,
                 });
-                self.0.insert(owner.run.clone(), view.map(Arc::new));
+                // A copy of the few that are known, where a batch on its way still looks at them.
+                Arc::make_mut(&mut self.0).insert(owner.run.clone(), view.map(Arc::new));
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::batch::{Batch, HashedBlock};
+use super::batch::{Batch, DecidedBatch, HashedBlock};
 use super::claimer::Views;
 use super::error::IngestError;
 use super::ingest::check_gates;
@@ -83,7 +83,8 @@ struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    fn look_up(&mut self, mut batch: Batch) -> Result<(), IngestError> {
+    fn look_up(&mut self, batch: Batch) -> Result<(), IngestError> {
+        let mut all_decided = Vec::with_capacity(batch.claims.len());
         let markers = self.store.look_up(&batch.claims)?;
         let outcomes: Vec<_> =
             markers.into_iter().map(|marker| marker.map_or(ClaimOutcome::Novel, ClaimOutcome::Found)).collect();
@@ -99,8 +100,9 @@ impl Looker<'_> {
                 let decision = if self.seen.insert(short) { Decision::Accepted } else { Decision::Suppressed };
                 decided = Decided { decision, basis: None };
             }
-            batch.decided.push(decided);
+            all_decided.push(decided);
         }
+        let batch = DecidedBatch { blocks: batch.blocks, decided: all_decided };
         count_batch(&batch, &mut self.totals);
         Ok(())
     }

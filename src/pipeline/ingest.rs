@@ -2,23 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread;
 use std::time::Instant;
 
 use serde_json::json;
 
 use super::batch::Batch;
-use super::claimer::{Claimer, Holder};
+use super::claimer::Holder;
 use super::error::{GateStop, IngestError};
 use super::feed_file::Snapshot;
 use super::open_run::{FeedIdentity, OpenRun, choose_run};
 use super::request::{IngestRequest, Progress};
 use super::stages::read_and_hash;
-use super::writers::{BATCHES_WAITING_MAX, RecordTotals, RejectNote, flush_files, write_audit, write_records};
+use super::threads::{Staged, Stages};
+use super::writers::{RecordTotals, RejectNote};
 use crate::domain::{
-    Amount, Bid, CANONICAL_VERSION, Currency, Decision, Digest, Money, Owner, RunCounts, RunId, RunRecord, RunState,
-    Total,
+    Amount, Bid, CANONICAL_VERSION, Currency, Decision, Money, Owner, RunCounts, RunId, RunRecord, RunState, Total,
 };
 use crate::input::{FeedBlock, FeedReader, InputError, LineContent};
 use crate::output::{
@@ -185,63 +183,13 @@ fn decide_and_write(
     let mut prologue_skipped = BTreeMap::new();
     audit_prologue(reader.prologue(), &mut audit, &mut prologue_skipped)?;
     let bid: Bid = Arc::new(Owner { run: run.clone(), epoch: *epoch, seen_at: opened_at.clone() });
-    let mut claimer = Claimer::new(store, bid);
-    let mut source = Source { request, money_in: Money::default(), records_in: 0 };
-    let (totals, audit, mut skipped) = thread::scope(|scope| {
-        let (flusher, to_flush) = sync_channel(BATCHES_WAITING_MAX);
-        let flushing = scope.spawn(move || flush_files(&to_flush));
-        let (to_records, for_records) = sync_channel(BATCHES_WAITING_MAX);
-        let (to_audit, for_audit) = sync_channel(BATCHES_WAITING_MAX);
-        let flusher_of_records = flusher.clone();
-        let records = scope.spawn(move || write_records(&for_records, files, &flusher_of_records));
-        let auditing = scope.spawn(move || write_audit(&for_audit, audit, &flusher));
-        let decided = source.decide_all(reader, &mut claimer, progress, &[to_records, to_audit]);
-        let records = records.join().map_err(|_| IngestError::Panicked)?;
-        let audited = auditing.join().map_err(|_| IngestError::Panicked)?;
-        let flushed = flushing.join().map_err(|_| IngestError::Panicked)?;
-        // A writer that failed is the cause of what the others say.
-        let (totals, (audit, skipped)) = (records?, audited?);
-        flushed.map_err(|source| OutputError::writing(&open.names.folder, source))?;
-        request.feed.check_unchanged(&facts.snapshot, &decided?)?;
-        Ok::<_, IngestError>((totals, audit, skipped))
-    })?;
+    let stages = Stages { request, reader, files, audit, folder: &open.names.folder, progress };
+    let Staged { totals, audit, mut skipped, collected, latency, holders } = stages.run(store, &bid)?;
+    request.feed.check_unchanged(&facts.snapshot, &collected.digest)?;
     for (rule, lines) in prologue_skipped {
         *skipped.entry(rule).or_default() += lines;
     }
-    let (latency, holders) = (claimer.latencies.percentiles(), claimer.holders());
-    Ok(Written { totals, audit, skipped, money_in: source.money_in, records_in: source.records_in, latency, holders })
-}
-
-/// A feed, and what is counted of it before anything is decided.
-struct Source<'a> {
-    request: &'a IngestRequest,
-    money_in: Money,
-    records_in: u64,
-}
-
-impl Source<'_> {
-    /// Has every record decided and handed to all of `writers`; returns the digest of what was read.
-    fn decide_all(
-        &mut self,
-        reader: Box<dyn FeedReader>,
-        claimer: &mut Claimer<'_>,
-        progress: &dyn Progress,
-        writers: &[SyncSender<Arc<Batch>>],
-    ) -> Result<Digest, IngestError> {
-        let hand_on = |batch: Batch| {
-            progress.advance(batch.bytes, batch.blocks.iter().map(|block| block.records).sum());
-            let batch = Arc::new(batch);
-            // A writer that is gone failed, and says why when it is joined.
-            writers.iter().try_for_each(|writer| writer.send(Arc::clone(&batch)).map_err(|_| IngestError::WriterGone))
-        };
-        let digest = read_and_hash(reader, &self.request.profile, self.request.threads, |block| {
-            self.money_in.add_all(&block.money);
-            self.records_in += block.records;
-            claimer.push(block)?.map_or(Ok(()), hand_on)
-        })?;
-        claimer.finish()?.map_or(Ok(()), hand_on)?;
-        Ok(digest)
-    }
+    Ok(Written { totals, audit, skipped, money_in: collected.money, records_in: collected.records, latency, holders })
 }
 
 fn feed_facts(request: &IngestRequest, facts: &RunFacts, record: &RunRecord) -> FeedFacts {

@@ -1,14 +1,15 @@
 //! The only threads and queues: wires feeds, stores, files and the rules of runs together.
 //!
 //! ```text
-//! reader -> hashers -> claimer -> writer of records
-//!                              -> writer of the audit log   -> flusher
+//! reader -> hashers -> collector -> claimer -> router -> writer of records
+//!                                                     -> writer of the audit log   -> flusher
 //! ```
 //!
 //! Every queue has a named bound, so memory does not grow with the feed.
 
 mod batch;
 mod claimer;
+mod collector;
 mod dry_run;
 mod error;
 mod feed_file;
@@ -18,9 +19,11 @@ mod ingest;
 mod latency;
 mod open_run;
 mod request;
+mod router;
 mod stages;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod writers;
 
 pub use claimer::Holder;

@@ -6,12 +6,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
-use super::batch::{Batch, HashedContent};
+use super::batch::{DecidedBatch, HashedContent};
 use crate::domain::{Decided, Decision, Money, OutputRecord, RejectReason, RunCounts};
 use crate::output::{AuditLog, CheckedRecord, DecisionFiles, OutputError};
-
-/// Batches that wait for a writer: one more than it works on.
-pub(super) const BATCHES_WAITING_MAX: usize = 1;
 
 /// A rejected line, as the operator is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +41,7 @@ struct DecidedLine<'a> {
 }
 
 /// Calls `act` for every line of `batch`, in the feed's order; skipped lines come with a decision that says nothing.
-fn for_each_line<E>(batch: &Batch, mut act: impl FnMut(DecidedLine<'_>) -> Result<(), E>) -> Result<(), E> {
+fn for_each_line<E>(batch: &DecidedBatch, mut act: impl FnMut(DecidedLine<'_>) -> Result<(), E>) -> Result<(), E> {
     let rejected = Decided { decision: Decision::Rejected, basis: None };
     let mut decided = batch.decided.iter();
     for block in &batch.blocks {
@@ -71,7 +68,7 @@ fn for_each_line<E>(batch: &Batch, mut act: impl FnMut(DecidedLine<'_>) -> Resul
 }
 
 /// Counts every record of `batch` and its money under its decision.
-pub(super) fn count_batch(batch: &Batch, totals: &mut RecordTotals) {
+pub(super) fn count_batch(batch: &DecidedBatch, totals: &mut RecordTotals) {
     let counted: Result<(), std::convert::Infallible> = for_each_line(batch, |line| {
         count_line(&line, totals);
         Ok(())
@@ -100,7 +97,7 @@ fn count_line(line: &DecidedLine<'_>, totals: &mut RecordTotals) {
 
 /// Writes the records of every batch to the files of their decisions.
 pub(super) fn write_records(
-    batches: &Receiver<Arc<Batch>>,
+    batches: &Receiver<Arc<DecidedBatch>>,
     mut files: DecisionFiles,
     flusher: &SyncSender<Arc<File>>,
 ) -> Result<RecordTotals, OutputError> {
@@ -123,7 +120,7 @@ pub(super) fn write_records(
 
 /// Writes the audit log's lines of every batch; returns the finished log and how many lines each rule skipped.
 pub(super) fn write_audit(
-    batches: &Receiver<Arc<Batch>>,
+    batches: &Receiver<Arc<DecidedBatch>>,
     mut audit: AuditLog,
     flusher: &SyncSender<Arc<File>>,
 ) -> Result<(AuditLog, BTreeMap<&'static str, u64>), OutputError> {

@@ -1,0 +1,106 @@
+//! The threads of a run, the queues between them, and whose failure counts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::thread::{self, ScopedJoinHandle};
+
+use super::claimer::{Claimer, Holder};
+use super::collector::{Collected, Collector};
+use super::error::IngestError;
+use super::request::{IngestRequest, Progress};
+use super::router::route_all;
+use super::writers::{RecordTotals, flush_files, write_audit, write_records};
+use crate::domain::Bid;
+use crate::input::FeedReader;
+use crate::output::{AuditLog, DecisionFiles, Latency, OutputError};
+use crate::store::Store;
+
+/// Batches that wait for a stage: one more than it works on.
+const BATCHES_WAITING_MAX: usize = 1;
+
+/// What the stages work with.
+pub(super) struct Stages<'a> {
+    pub(super) request: &'a IngestRequest,
+    pub(super) reader: Box<dyn FeedReader>,
+    pub(super) files: DecisionFiles,
+    pub(super) audit: AuditLog,
+    /// The folder of the outputs, for messages.
+    pub(super) folder: &'a Path,
+    pub(super) progress: &'a dyn Progress,
+}
+
+/// What the stages leave.
+pub(super) struct Staged {
+    pub(super) totals: RecordTotals,
+    pub(super) audit: AuditLog,
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+    pub(super) collected: Collected,
+    pub(super) latency: Latency,
+    pub(super) holders: Vec<Holder>,
+}
+
+impl Stages<'_> {
+    /// Runs every stage to the feed's end, claiming under `bid` on the calling thread.
+    pub(super) fn run(self, store: &mut dyn Store, bid: &Bid) -> Result<Staged, IngestError> {
+        let Self { request, reader, files, audit, folder, progress } = self;
+        let claims_max = store.claims_per_call();
+        let mut claimer = Claimer::new(store, Bid::clone(bid));
+        thread::scope(|scope| {
+            let (flusher, to_flush) = sync_channel(BATCHES_WAITING_MAX);
+            let (to_records, for_records) = sync_channel(BATCHES_WAITING_MAX);
+            let (to_audit, for_audit) = sync_channel(BATCHES_WAITING_MAX);
+            let (to_router, for_router) = sync_channel(BATCHES_WAITING_MAX);
+            let (to_claimer, for_claimer) = sync_channel(BATCHES_WAITING_MAX);
+            let (give_room, room) = sync_channel(BATCHES_WAITING_MAX);
+            let flusher_of_records = flusher.clone();
+            let flushing = scope.spawn(move || flush_files(&to_flush));
+            let recording = scope.spawn(move || write_records(&for_records, files, &flusher_of_records));
+            let auditing = scope.spawn(move || write_audit(&for_audit, audit, &flusher));
+            let routing =
+                scope.spawn(move || route_all(&bid.run, &for_router, &[to_records, to_audit], &give_room, progress));
+            let collecting = scope.spawn(move || {
+                Collector::new(claims_max, &to_claimer, &room).collect(reader, &request.profile, request.threads)
+            });
+            let claimed = claimer.claim_all(&for_claimer, &to_router);
+            // Whoever waits for these queues finds them closed.
+            drop((for_claimer, to_router));
+            let mut failures = Failures::default();
+            let totals = failures.of(joined(recording).and_then(|written| Ok(written?)));
+            let audited = failures.of(joined(auditing).and_then(|written| Ok(written?)));
+            let flushed = joined(flushing)
+                .and_then(|flushed| Ok(flushed.map_err(|source| OutputError::writing(folder, source))?));
+            failures.of(flushed);
+            failures.of(claimed);
+            failures.of(joined(routing).and_then(|routed| routed));
+            let collected = failures.of(joined(collecting).and_then(|collected| collected));
+            let (latency, holders) = (claimer.latencies.percentiles(), claimer.holders());
+            match (totals, audited, collected, failures.cause()) {
+                (_, _, _, Some(cause)) => Err(cause),
+                (Some(totals), Some((audit, skipped)), Some(collected), None) => {
+                    Ok(Staged { totals, audit, skipped, collected, latency, holders })
+                }
+                (_, _, _, None) => unreachable!("a stage without a result has a failure"),
+            }
+        })
+    }
+}
+
+fn joined<T>(stage: ScopedJoinHandle<'_, T>) -> Result<T, IngestError> {
+    stage.join().map_err(|_| IngestError::Panicked)
+}
+
+/// What the stages failed with; one that only found its neighbour gone is no cause.
+#[derive(Default)]
+struct Failures(Vec<IngestError>);
+
+impl Failures {
+    fn of<T>(&mut self, outcome: Result<T, IngestError>) -> Option<T> {
+        outcome.map_err(|error| self.0.push(error)).ok()
+    }
+
+    fn cause(mut self) -> Option<IngestError> {
+        self.0.sort_by_key(|error| matches!(error, IngestError::WriterGone));
+        self.0.into_iter().next()
+    }
+}
