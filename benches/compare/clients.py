@@ -2,10 +2,11 @@
 
     clients.py each      FEED OUT_DIR PORT   a SET a record
     clients.py pipelined FEED OUT_DIR PORT   SETs in pipelines of 1,000
-    clients.py duckdb    FEED OUT_DIR        distinct rows of the file, nothing stored
+    clients.py first     FEED OUT_DIR        DuckDB: the first of equal rows, in the file's order; nothing stored
+    clients.py distinct  FEED OUT_DIR        DuckDB: distinct rows in any order; nothing stored
 
 The first two do what the program does, as a team would first write it: canonical form, SHA-256, claim, a file of
-records a decision, an audit line a record. The count is of duplicates; of the third, of rows.
+records a decision, an audit line a record. The count is of duplicates; of the others, of rows.
 """
 
 import csv
@@ -85,14 +86,23 @@ def ingest(feed, out_dir, port, claim):
     return time.perf_counter() - start, duplicates
 
 
-def distinct(feed, out_dir):
+# What an accepted file holds: the first of each, in the order of the feed.
+FIRST_IN_ORDER = (
+    "SELECT * EXCLUDE (place, nth) FROM (SELECT *, row_number() OVER"
+    f" (PARTITION BY {', '.join(FIELDS)} ORDER BY place) AS nth"
+    " FROM (SELECT *, row_number() OVER () AS place FROM {rows})) WHERE nth = 1 ORDER BY place"
+)
+IN_ANY_ORDER = "SELECT DISTINCT * FROM {rows}"
+
+
+def sort_out(query, feed, out_dir):
     import duckdb
 
     out = os.path.join(out_dir, "distinct.csv")
     start = time.perf_counter()
     database = duckdb.connect()
     (rows,) = database.execute(
-        f"COPY (SELECT DISTINCT * FROM read_csv('{feed}', header = true, all_varchar = true))"
+        f"COPY ({query.format(rows=f"read_csv('{feed}', header = true, all_varchar = true)")})"
         f" TO '{out}' (FORMAT csv, HEADER)"
     ).fetchone()
     return time.perf_counter() - start, rows
@@ -100,8 +110,8 @@ def distinct(feed, out_dir):
 
 if __name__ == "__main__":
     mode, arguments = sys.argv[1], sys.argv[2:]
-    if mode == "duckdb":
-        seconds, count = distinct(*arguments)
+    if mode in ("first", "distinct"):
+        seconds, count = sort_out({"first": FIRST_IN_ORDER, "distinct": IN_ANY_ORDER}[mode], *arguments)
     else:
         seconds, count = ingest(*arguments, claim={"each": claim_each, "pipelined": claim_pipelined}[mode])
     print(seconds, count)

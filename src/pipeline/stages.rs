@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::batch::{HashedBlock, NumberedBlock};
 use super::error::IngestError;
 use super::hasher::hash_block;
+use super::threads::step_back;
 use crate::domain::{Canonicalizer, Digest};
 use crate::input::{FeedBlock, FeedReader, InputError, LineContent, Profile};
 
@@ -36,7 +37,10 @@ pub(super) fn read_and_hash(
             to_hashers.push(deal);
             from_hashers.push(handed_on);
         }
-        let reader = scope.spawn(move || deal_blocks(&mut *feed, &to_hashers));
+        let reader = scope.spawn(move || {
+            step_back();
+            deal_blocks(&mut *feed, &to_hashers)
+        });
         let consumed = collect(&from_hashers, &mut consume);
         // A reader that still deals finds nobody there and stops.
         drop(from_hashers);
@@ -47,6 +51,7 @@ pub(super) fn read_and_hash(
 }
 
 fn run_hasher(dealt: &Receiver<NumberedBlock>, hand_on: &SyncSender<HashedBlock>, profile: &Profile) {
+    step_back();
     let mut canonicalizer = Canonicalizer::new(profile.zone.clone());
     for block in dealt {
         if hand_on.send(hash_block(block, &mut canonicalizer, profile)).is_err() {

@@ -19,6 +19,9 @@ use crate::store::Store;
 /// Batches that wait for a stage: one more than it works on.
 const BATCHES_WAITING_MAX: usize = 1;
 
+/// How far the other stages stand back, in steps of the scheduler's nice values.
+const STEP_BACK: i32 = 5;
+
 /// What the stages work with.
 pub(super) struct Stages<'a> {
     pub(super) request: &'a IngestRequest,
@@ -55,11 +58,20 @@ impl Stages<'_> {
             let (give_room, room) = sync_channel(BATCHES_WAITING_MAX);
             let flusher_of_records = flusher.clone();
             let flushing = scope.spawn(move || flush_files(&to_flush));
-            let recording = scope.spawn(move || write_records(&for_records, files, &flusher_of_records));
-            let auditing = scope.spawn(move || write_audit(&for_audit, audit, &flusher));
-            let routing =
-                scope.spawn(move || route_all(&bid.run, &for_router, &[to_records, to_audit], &give_room, progress));
+            let recording = scope.spawn(move || {
+                step_back();
+                write_records(&for_records, files, &flusher_of_records)
+            });
+            let auditing = scope.spawn(move || {
+                step_back();
+                write_audit(&for_audit, audit, &flusher)
+            });
+            let routing = scope.spawn(move || {
+                step_back();
+                route_all(&bid.run, &for_router, &[to_records, to_audit], &give_room, progress)
+            });
             let collecting = scope.spawn(move || {
+                step_back();
                 Collector::new(claims_max, &to_claimer, &room).collect(reader, &request.profile, request.threads)
             });
             let claimed = claimer.claim_all(&for_claimer, &to_router);
@@ -84,6 +96,12 @@ impl Stages<'_> {
             }
         })
     }
+}
+
+/// Lets the claimer go first, and the store's server where it is on this machine: they set the pace.
+pub(super) fn step_back() {
+    // A thread that may not be slowed down is only a little less polite.
+    let _ = rustix::process::nice(STEP_BACK);
 }
 
 fn joined<T>(stage: ScopedJoinHandle<'_, T>) -> Result<T, IngestError> {

@@ -21,17 +21,20 @@ pub(crate) fn time(scene: &Scene) -> anyhow::Result<Table> {
         Contender::new("feeddedup, replay", replay),
         Contender::new(&format!("{} '!seen[$0]++'", awk_name()), || awk(&feed, scene.dir.path()))
             .unless(missing_program("awk", "mawk (Debian)")),
-        Contender::new("DuckDB, distinct rows", || duckdb(&feed, scene.dir.path()))
+        Contender::new("DuckDB, first of each in order", || duckdb("first", &feed, scene.dir.path()))
+            .unless(missing_module("duckdb", "duckdb (PyPI)")),
+        Contender::new("DuckDB, distinct in any order", || duckdb("distinct", &feed, scene.dir.path()))
             .unless(missing_module("duckdb", "duckdb (PyPI)")),
     ];
-    let [first_pass, replay, awk, duckdb] = alternate(scene.options.pairs, contenders)?;
+    let [first_pass, replay, awk, ordered, distinct] = alternate(scene.options.pairs, contenders)?;
 
     table.rate(&first_pass, Asked::AtLeast(700e3));
-    for laps in [&replay, &awk, &duckdb] {
+    for laps in [&replay, &awk, &ordered, &distinct] {
         table.rate(laps, Asked::Nothing);
     }
     table.ratio(&first_pass, &awk, Asked::Above(1.0));
-    table.ratio(&first_pass, &duckdb, Asked::Above(1.0));
+    table.ratio(&first_pass, &ordered, Asked::Above(1.0));
+    table.ratio(&first_pass, &distinct, Asked::Nothing);
     let what = format!("user and system time, {}", first_pass.name);
     table.row(&what, Unit::MicrosPerRecord, Asked::Nothing, first_pass.spread(Lap::processor_micros));
     Ok(table)

@@ -27,7 +27,9 @@ pub(crate) fn run(scene: &Scene) -> anyhow::Result<()> {
     }
     say("the Python clients find every prepacked key");
     awk(&feed, scene.dir.path())?;
-    duckdb(&feed, scene.dir.path())?;
+    for query in ["first", "distinct"] {
+        duckdb(query, &feed, scene.dir.path())?;
+    }
     say("awk and DuckDB keep every record");
 
     server.flush()?;
