@@ -101,11 +101,11 @@ def sort_out(query, feed, out_dir):
     out = os.path.join(out_dir, "distinct.csv")
     start = time.perf_counter()
     database = duckdb.connect()
-    (rows,) = database.execute(
-        f"COPY ({query.format(rows=f"read_csv('{feed}', header = true, all_varchar = true)")})"
-        f" TO '{out}' (FORMAT csv, HEADER)"
+    rows = f"read_csv('{feed}', header = true, all_varchar = true)"
+    (count,) = database.execute(
+        f"COPY ({query.format(rows=rows)}) TO '{out}' (FORMAT csv, HEADER)"
     ).fetchone()
-    return time.perf_counter() - start, rows
+    return time.perf_counter() - start, count
 
 
 if __name__ == "__main__":
