@@ -3,7 +3,7 @@
 //! Lenient parsers turn one stray quote mark into a record that swallows its neighbours. Here such a record is
 //! broken: only its first physical line is given up, and reading goes on with the next.
 
-use super::lines::{RECORD_BYTES_MAX, line_end_after, physical_line};
+use super::lines::{RECORD_BYTES_MAX, TOO_LONG, line_end_after, physical_line};
 
 /// How a feed marks fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(super) fn split(bytes: &[u8], is_last: bool, dialect: Dialect, columns: usiz
 }
 
 fn too_long(len: usize) -> Split {
-    Split::Broken { len, field_index: 0, reason: "the record is longer than 1 MiB" }
+    Split::Broken { len, field_index: 0, reason: TOO_LONG }
 }
 
 enum Fault {

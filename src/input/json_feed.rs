@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::block::{FeedBlock, SkipRule};
 use super::csv_feed::{BYTE_ORDER_MARK, is_blank};
-use super::lines::{Cut, RECORD_BYTES_MAX, Window, physical_line};
+use super::lines::{Cut, RECORD_BYTES_MAX, TOO_LONG, Window, physical_line};
 use super::profile::{FieldReading, refuse_nul};
 use super::{FeedReader, InputError, Profile};
 use crate::domain::{Field, RejectReason};
@@ -89,6 +89,9 @@ impl Cutter {
     fn push_line(&self, block: &mut FeedBlock, content: &[u8], len: usize) {
         if is_blank(content) {
             return block.push_skipped(len, self.line_number, SkipRule::Blank);
+        }
+        if content.len() > RECORD_BYTES_MAX {
+            return block.push_rejected(len, self.line_number, RejectReason::of_line(TOO_LONG));
         }
         match self.read_object(content) {
             Ok(values) => block.push_record(len, self.line_number, values.iter().map(AsRef::as_ref)),

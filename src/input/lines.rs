@@ -10,7 +10,10 @@ pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 /// The longest record, in bytes. A longer one is an unbalanced quote mark or no statement.
 pub(super) const RECORD_BYTES_MAX: usize = 1024 * 1024;
 
-/// What is said of a physical line beyond that limit.
+/// What is said of a record beyond that limit.
+pub(super) const TOO_LONG: &str = "the record is longer than 1 MiB";
+
+/// What is said of a physical line that goes on far beyond that limit.
 pub(super) const ENDLESS: &str = "the line is longer than 1 MiB, which no statement has";
 
 /// Where the line end that begins at `at` stops; `None` if more bytes may belong to it.

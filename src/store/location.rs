@@ -48,11 +48,11 @@ impl StoreLocation {
             "redis" | "redis+unix" | "unix" => {
                 let authority = rest.strip_prefix("//").ok_or(LocationError::Incomplete)?;
                 let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
-                let place = place.split('?').next().unwrap_or(place);
+                let (place, parameters) = place.split_once('?').unwrap_or((place, ""));
                 if place.is_empty() {
                     return Err(LocationError::Incomplete);
                 }
-                let address = if scheme == "redis" { whole_address(place) } else { format!("{scheme}://{place}") };
+                let address = if scheme == "redis" { whole_address(place) } else { socket_address(place, parameters) };
                 Ok(Self::Redis { url: text.to_owned(), address })
             }
             "rediss" | "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => {
@@ -88,6 +88,12 @@ impl StoreLocation {
             Self::Redis { .. } => None,
         }
     }
+}
+
+/// A socket's path with the number of the database, which is a parameter beside user and password.
+fn socket_address(path: &str, parameters: &str) -> String {
+    let database = parameters.split('&').find_map(|parameter| parameter.strip_prefix("db=")).unwrap_or("0");
+    format!("unix://{path}?db={database}")
 }
 
 /// `host[:port][/database]` with all its parts, so that one store has one address however it was typed.
@@ -126,7 +132,9 @@ mod tests {
             assert_eq!(StoreLocation::parse(text).unwrap().address(), "redis://db1:6379/0", "{text}");
         }
         assert_eq!(StoreLocation::parse("redis://[::1]/2").unwrap().address(), "redis://[::1]:6379/2");
-        assert_eq!(StoreLocation::parse("unix:///run/redis.sock").unwrap().address(), "unix:///run/redis.sock");
+        for text in ["unix:///run/r.sock", "redis+unix:///run/r.sock?db=0", "unix:///run/r.sock?user=u&pass=p&db=0"] {
+            assert_eq!(StoreLocation::parse(text).unwrap().address(), "unix:///run/r.sock?db=0");
+        }
     }
 
     #[test]

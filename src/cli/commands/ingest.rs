@@ -19,7 +19,7 @@ use crate::pipeline::{
     self, DryRunReport, IngestReport, IngestRequest, RejectNote, Worker, WouldBeClaims, published_exit_code,
 };
 use crate::run::{Gates, REJECTS_MIN};
-use crate::store::{self, Store};
+use crate::store::{self, Store, StoreError};
 
 pub(crate) fn run(
     args: &IngestArgs,
@@ -122,6 +122,10 @@ impl Ingest<'_> {
         let config = self.settings.store_config(self.args.dry_run, self.terminal)?;
         let opened = store::open(&config)?;
         self.settings.state()?.check_age(&config.location, &config.prefix, opened.age)?;
+        if opened.sentinel.is_none() && !self.settings.create_store.value {
+            // Looking at a store that is not there is no error; a run would meet one.
+            return Err(StoreError::Missing { address: config.location.address() }.into());
+        }
         self.sentinel = opened.sentinel;
         self.remember(opened.age)?;
         if opened.is_new {
