@@ -16,8 +16,12 @@ use crate::input::FeedReader;
 use crate::output::{AuditLog, DecisionFiles, Latency, OutputError};
 use crate::store::Store;
 
-/// Batches that wait for a stage: one more than it works on.
-const BATCHES_WAITING_MAX: usize = 1;
+/// Batches that wait between two stages: none, each is handed over. A batch of a large store has tens of megabytes,
+/// and the blocks that wait behind the hashers keep every stage at work.
+const BATCHES_WAITING_MAX: usize = 0;
+
+/// Files that wait to be synced, and rooms of batches that wait to be used again.
+const SPARE_MAX: usize = 1;
 
 /// How far the other stages stand back, in steps of the scheduler's nice values.
 const STEP_BACK: i32 = 5;
@@ -50,12 +54,12 @@ impl Stages<'_> {
         let claims_max = store.claims_per_call();
         let mut claimer = Claimer::new(store, Bid::clone(bid));
         thread::scope(|scope| {
-            let (flusher, to_flush) = sync_channel(BATCHES_WAITING_MAX);
+            let (flusher, to_flush) = sync_channel(SPARE_MAX);
             let (to_records, for_records) = sync_channel(BATCHES_WAITING_MAX);
             let (to_audit, for_audit) = sync_channel(BATCHES_WAITING_MAX);
             let (to_router, for_router) = sync_channel(BATCHES_WAITING_MAX);
             let (to_claimer, for_claimer) = sync_channel(BATCHES_WAITING_MAX);
-            let (give_room, room) = sync_channel(BATCHES_WAITING_MAX);
+            let (give_room, room) = sync_channel(SPARE_MAX);
             let flusher_of_records = flusher.clone();
             let flushing = scope.spawn(move || flush_files(&to_flush));
             let recording = scope.spawn(move || {

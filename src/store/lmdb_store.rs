@@ -26,7 +26,7 @@ use crate::domain::{
 
 /// Claims in one transaction: the sorted keys of more would not fit the memory promised, those of fewer would write
 /// the pages of a month more often.
-const CLAIMS_PER_TRANSACTION: usize = 131_072;
+const CLAIMS_PER_TRANSACTION: usize = 98_304;
 
 /// Claims behind each other in a table that large dirty a page each: so many bound a transaction's memory to 96 MiB.
 const SCATTERED_CLAIMS_MAX: usize = 24 * 1024;
