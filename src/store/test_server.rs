@@ -16,9 +16,6 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How long a server may take to answer after its start.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long to wait before a server that does not answer yet is asked again.
-const POLL_INTERVAL: Duration = Duration::from_millis(2);
-
 /// How often another free port is looked for: between finding one and using it, somebody else may take it.
 const PORT_ATTEMPTS_MAX: u32 = 5;
 
@@ -102,7 +99,7 @@ impl TestServer {
             if matches!(self.ping(), Ok(b'+' | b'-')) {
                 return true;
             }
-            std::thread::sleep(POLL_INTERVAL);
+            std::thread::yield_now();
         }
         panic!("`redis-server` does not answer:\n{}", self.log());
     }
