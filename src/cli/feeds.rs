@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::args::STANDARD_INPUT;
 use super::failure::{ExitCode, Failure};
 use super::settings::Settings;
+use super::small_file::read_text;
 use crate::input::Profile;
 use crate::pipeline::{FeedBytes, FeedFile};
 
@@ -29,11 +30,7 @@ pub(super) fn profile(settings: &Settings) -> Result<Profile, Failure> {
     let Some(path) = settings.profile_file() else { return Ok(Profile::default()) };
     let unreadable =
         |error: &io::Error| Failure::settings(format!("cannot read the profile `{}`", path.display())).caused_by(error);
-    let about = path.metadata().map_err(|error| unreadable(&error))?;
-    if about.len() > PROFILE_LEN_MAX {
-        return Err(unreadable(&io::Error::other("it is larger than 1 MiB")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    let text = read_text(path, PROFILE_LEN_MAX).map_err(|error| unreadable(&error))?;
     Profile::from_toml(&text).map_err(|error| {
         let place = if error.line == 0 { String::new() } else { format!(":{}", error.line) };
         Failure::settings(format!("{}{place}: {}", path.display(), error.reason))

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::environment::Environment;
 use super::failure::{ExitCode, Failure};
 use super::settings::{Key, OTHER_VARIABLES, VARIABLE_PREFIX};
+use super::small_file::read_text;
 use super::value::{Raw, Refusal, Value};
 
 /// The name of the settings file.
@@ -225,7 +225,7 @@ impl SettingsFile {
         let unreadable = |cause: &dyn fmt::Display| {
             Failure::settings(format!("could not read the settings in `{}`", path.display())).caused_by(cause)
         };
-        let text = match read_bounded(&path) {
+        let text = match read_text(&path, FILE_LEN_MAX) {
             Ok(text) => text,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);
@@ -258,13 +258,6 @@ impl SettingsFile {
         let origin = Origin::File { path: self.path.clone(), line: found.line };
         Some(Found { raw, origin, written: found.written.clone(), depth })
     }
-}
-
-fn read_bounded(path: &Path) -> io::Result<String> {
-    if fs::metadata(path)?.len() > FILE_LEN_MAX {
-        return Err(io::Error::other(format!("it is larger than {FILE_LEN_MAX} bytes")));
-    }
-    fs::read_to_string(path)
 }
 
 fn typed(value: &Spanned<DeValue<'_>>) -> Typed {

@@ -14,6 +14,7 @@ mod panic;
 mod progress;
 pub mod secrets;
 pub mod settings;
+mod small_file;
 pub mod state_dir;
 mod summary;
 pub mod terminal;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
 use super::failure::Failure;
+use super::small_file::read_text;
 use crate::store::Secret;
 
 /// The variable that may hold the password itself.
@@ -78,10 +79,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 
 /// The text of a file without the line end that editors add.
 fn read_secret(path: &Path) -> io::Result<Secret> {
-    if fs::metadata(path)?.len() > PASSWORD_FILE_LEN_MAX {
-        return Err(io::Error::other(format!("it is larger than {PASSWORD_FILE_LEN_MAX} bytes")));
-    }
-    let text = fs::read_to_string(path)?;
+    let text = read_text(path, PASSWORD_FILE_LEN_MAX)?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.is_empty() { Err(io::Error::other("it is empty")) } else { Ok(Secret::new(line.to_owned())) }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::environment::Environment;
 use super::failure::{ExitCode, Failure};
 use super::layers::{Origin, Setting};
+use super::small_file::read_text;
 use crate::domain::Digest;
 use crate::store::StoreLocation;
 
@@ -88,7 +89,7 @@ impl StateDir {
 
     fn memory(&self, location: &StoreLocation, prefix: &str) -> Result<Option<Memory>, Failure> {
         let path = self.memory_file(location, prefix)?;
-        let text = match read_bounded(&path) {
+        let text = match read_text(&path, MEMORY_LEN_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(&path, ExitCode::InputOutput, &error)),
@@ -155,13 +156,6 @@ fn address_of(location: &StoreLocation) -> Result<Vec<u8>, Failure> {
 fn unreadable(path: &Path, exit: ExitCode, cause: &dyn std::fmt::Display) -> Failure {
     Failure::new(exit, format!("could not read what is remembered of the store in `{}`", path.display()))
         .caused_by(cause)
-}
-
-fn read_bounded(path: &Path) -> io::Result<String> {
-    if fs::metadata(path)?.len() > MEMORY_LEN_MAX {
-        return Err(io::Error::other(format!("it is larger than {MEMORY_LEN_MAX} bytes")));
-    }
-    fs::read_to_string(path)
 }
 
 /// Makes `path` hold `text`, at once and for good.

@@ -2,6 +2,7 @@
 
 use super::error::IngestError;
 use super::feed_file::FeedFile;
+use super::hasher::reject_of;
 use crate::domain::{Canonicalizer, IdentityHash, RejectReason, SourceHash};
 use crate::input::{FeedBlock, LineContent, Profile};
 
@@ -41,8 +42,7 @@ pub fn list_hashes(
                         act(HashedRow { row, line_number, form })
                     }
                     Err(field) => {
-                        let column = profile.column(field).map(str::to_owned);
-                        let form = Err(RejectReason::of_field(field, column, field.complaint()));
+                        let form = Err(reject_of(field, profile));
                         act(HashedRow { row, line_number, form })
                     }
                 },

@@ -1,7 +1,7 @@
 //! Brings records into their canonical form and hashes them.
 
 use super::batch::{HashedBlock, HashedContent, HashedLine, NumberedBlock, RejectedLine};
-use crate::domain::{Amount, Canonicalizer, Currency, RawRecord, RejectReason};
+use crate::domain::{Amount, Canonicalizer, Currency, Field, RawRecord, RejectReason};
 use crate::input::{FeedBlock, LineContent, Profile};
 
 /// Hashes the records of a block; a record without a canonical form is rejected.
@@ -47,11 +47,15 @@ fn hash_record(
             amount: form.amount,
         },
         Err(field) => {
-            let column = profile.column(field).map(str::to_owned);
-            let reason = RejectReason::of_field(field, column, field.complaint());
+            let reason = reject_of(field, profile);
             HashedContent::Rejected(Box::new(RejectedLine { reason, money: readable_money(&raw) }))
         }
     }
+}
+
+/// Why a record has no canonical form, with the column that the profile reads `field` from.
+pub(super) fn reject_of(field: Field, profile: &Profile) -> RejectReason {
+    RejectReason::of_field(field, profile.column(field).map(str::to_owned), field.complaint())
 }
 
 /// What a record without a canonical form would have moved.

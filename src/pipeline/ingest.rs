@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::batch::Batch;
 use super::claimer::Holder;
+use super::collector::Collected;
 use super::error::{GateStop, IngestError};
 use super::feed_file::Snapshot;
 use super::open_run::{FeedIdentity, OpenRun, choose_run};
@@ -105,16 +106,16 @@ fn run_to_seal(
     store: &mut dyn Store,
     progress: &dyn Progress,
 ) -> Result<Told, IngestError> {
-    let written = decide_and_write(request, facts, reader, open, store, progress)?;
-    let Written { totals, audit, skipped, money_in, records_in, latency, holders } = written;
-    check_control_totals(&totals, records_in, &money_in)?;
-    check_gates(request, &totals, &money_in)?;
+    let staged = decide_and_write(request, facts, reader, open, store, progress)?;
+    let Staged { totals, audit, skipped, collected, latency, holders } = staged;
+    check_control_totals(&totals, &collected)?;
+    check_gates(request, &totals, &collected.money)?;
     let (audit, chain) = audit.closed(&totals.counts)?;
     let mut outputs = totals.outputs;
     outputs.push(audit);
     let operation = match request.now {
         Some(_) => None,
-        None => Some(operation(request, facts, open.record.epoch, records_in, latency)),
+        None => Some(operation(request, facts, open.record.epoch, collected.records, latency)),
     };
     let summary = Summary {
         run: &open.record.run,
@@ -156,17 +157,6 @@ struct Told {
     summary: serde_json::Value,
 }
 
-/// What the stages leave when the feed is at its end.
-struct Written {
-    totals: RecordTotals,
-    audit: AuditLog,
-    skipped: BTreeMap<&'static str, u64>,
-    money_in: Money,
-    records_in: u64,
-    latency: Latency,
-    holders: Vec<Holder>,
-}
-
 fn decide_and_write(
     request: &IngestRequest,
     facts: &RunFacts,
@@ -174,7 +164,7 @@ fn decide_and_write(
     open: &OpenRun,
     store: &mut dyn Store,
     progress: &dyn Progress,
-) -> Result<Written, IngestError> {
+) -> Result<Staged, IngestError> {
     let RunRecord { run, epoch, opened_at, .. } = &open.record;
     let attempt = open.attempt();
     let files = DecisionFiles::create(&open.names, &attempt, &reader.prologue().raw)?;
@@ -184,12 +174,12 @@ fn decide_and_write(
     audit_prologue(reader.prologue(), &mut audit, &mut prologue_skipped)?;
     let bid: Bid = Arc::new(Owner { run: run.clone(), epoch: *epoch, seen_at: opened_at.clone() });
     let stages = Stages { request, reader, files, audit, folder: &open.names.folder, progress };
-    let Staged { totals, audit, mut skipped, collected, latency, holders } = stages.run(store, &bid)?;
-    request.feed.check_unchanged(&facts.snapshot, &collected.digest)?;
+    let mut staged = stages.run(store, &bid)?;
+    request.feed.check_unchanged(&facts.snapshot, &staged.collected.digest)?;
     for (rule, lines) in prologue_skipped {
-        *skipped.entry(rule).or_default() += lines;
+        *staged.skipped.entry(rule).or_default() += lines;
     }
-    Ok(Written { totals, audit, skipped, money_in: collected.money, records_in: collected.records, latency, holders })
+    Ok(staged)
 }
 
 fn feed_facts(request: &IngestRequest, facts: &RunFacts, record: &RunRecord) -> FeedFacts {
@@ -221,10 +211,10 @@ fn audit_prologue(
 }
 
 /// Records in and money in, counted before anything was decided, against the sum over the decisions.
-fn check_control_totals(totals: &RecordTotals, records_in: u64, money_in: &Money) -> Result<(), IngestError> {
+fn check_control_totals(totals: &RecordTotals, collected: &Collected) -> Result<(), IngestError> {
     let mut money_out = Money::default();
     totals.money.iter().for_each(|money| money_out.add_all(money));
-    if totals.counts.iter().sum::<u64>() != records_in || !money_out.equals(money_in) {
+    if totals.counts.iter().sum::<u64>() != collected.records || !money_out.equals(&collected.money) {
         return Err(IngestError::ControlTotals);
     }
     Ok(())
