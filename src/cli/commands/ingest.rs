@@ -111,8 +111,11 @@ impl Ingest<'_> {
             self.tell_dry(&request, &report)
         } else {
             let report = pipeline::ingest(&request, &mut **store, &bar)?;
-            let age = store.advance_age()?;
-            self.remember(age)?;
+            // The run is published, whether this is remembered or not: a failure here must not say otherwise.
+            let age = store.advance_age().map_err(Failure::from);
+            if let Err(failure) = age.and_then(|age| self.remember(age)) {
+                self.terminal.warn(&format!("the age of the store was not remembered: {}", failure.error));
+            }
             self.tell(&request, &report)
         }
     }
