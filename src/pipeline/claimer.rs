@@ -36,11 +36,16 @@ impl<'a> Claimer<'a> {
         hand_on: &SyncSender<ClaimedBatch>,
     ) -> Result<(), IngestError> {
         for batch in batches {
-            let outcomes = self.claim(&batch.claims)?;
-            let claimed = ClaimedBatch { batch, outcomes, views: self.views.clone() };
+            let claimed = self.claim_batch(batch)?;
             hand_on.send(claimed).map_err(|_| IngestError::WriterGone)?;
         }
         Ok(())
+    }
+
+    /// Has the store answer the claims of one batch.
+    pub(super) fn claim_batch(&mut self, batch: Batch) -> Result<ClaimedBatch, IngestError> {
+        let outcomes = self.claim(&batch.claims)?;
+        Ok(ClaimedBatch { batch, outcomes, views: self.views.clone() })
     }
 
     fn claim(&mut self, all_claims: &[Claim]) -> Result<Vec<ClaimOutcome>, IngestError> {

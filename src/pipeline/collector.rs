@@ -1,7 +1,5 @@
 //! Gathers hashed blocks into batches, and counts what comes in before anything is decided.
 
-use std::sync::mpsc::{Receiver, SyncSender};
-
 use super::batch::{Batch, HashedBlock};
 use super::error::IngestError;
 use super::stages::read_and_hash;
@@ -21,20 +19,19 @@ pub(super) struct Collected {
 }
 
 /// Makes batches of blocks.
-pub(super) struct Collector<'a> {
+pub(super) struct Collector<F> {
     batch: Batch,
     records: u64,
     money: Money,
     claims_max: usize,
-    hand_on: &'a SyncSender<Batch>,
-    /// Room of batches that are done: fresh memory costs a page fault for every 4 KiB.
-    room: &'a Receiver<Vec<Claim>>,
+    /// Takes a batch; gives the room of one that is done: fresh memory costs a page fault for every 4 KiB.
+    hand_on: F,
 }
 
-impl<'a> Collector<'a> {
+impl<F: FnMut(Batch) -> Result<Vec<Claim>, IngestError>> Collector<F> {
     /// A collector of batches of at most `claims_max` claims, where no single block has more.
-    pub(super) fn new(claims_max: usize, hand_on: &'a SyncSender<Batch>, room: &'a Receiver<Vec<Claim>>) -> Self {
-        Self { batch: Batch::default(), records: 0, money: Money::default(), claims_max, hand_on, room }
+    pub(super) fn new(claims_max: usize, hand_on: F) -> Self {
+        Self { batch: Batch::default(), records: 0, money: Money::default(), claims_max, hand_on }
     }
 
     /// Reads `feed` to its end and hands all of it on.
@@ -65,8 +62,7 @@ impl<'a> Collector<'a> {
         if self.batch.blocks.is_empty() {
             return Ok(());
         }
-        let claims = self.room.try_recv().unwrap_or_default();
-        let batch = std::mem::replace(&mut self.batch, Batch { claims, ..Batch::default() });
-        self.hand_on.send(batch).map_err(|_| IngestError::WriterGone)
+        self.batch.claims = (self.hand_on)(std::mem::take(&mut self.batch))?;
+        Ok(())
     }
 }

@@ -5,7 +5,8 @@
 //!                                                     -> writer of the audit log   -> flusher
 //! ```
 //!
-//! Every queue has a named bound, so memory does not grow with the feed.
+//! Every queue has a named bound, so memory does not grow with the feed. With one thread there is no queue: the stages
+//! act in turn on each batch.
 
 mod batch;
 mod claimer;

@@ -16,20 +16,26 @@ pub(super) fn route_all(
     room: &SyncSender<Vec<Claim>>,
     progress: &dyn Progress,
 ) -> Result<(), IngestError> {
-    for ClaimedBatch { batch, outcomes, views } in batches {
-        let pairs = batch.claims.iter().zip(outcomes);
-        let decided =
-            pairs.map(|(claim, outcome)| decide(run, claim.row, outcome, |owner| views.view(owner))).collect();
-        let mut claims = batch.claims;
-        claims.clear();
+    for batch in batches {
+        let (decided, claims) = decide_batch(run, batch, progress);
         // Nobody may want it: then it is freed.
         let _ = room.try_send(claims);
-        progress.advance(batch.bytes, batch.blocks.iter().map(|block| block.records).sum());
-        let decided = Arc::new(DecidedBatch { blocks: batch.blocks, decided });
+        let decided = Arc::new(decided);
         for writer in writers {
             // A writer that is gone failed, and says why when it is joined.
             writer.send(Arc::clone(&decided)).map_err(|_| IngestError::WriterGone)?;
         }
     }
     Ok(())
+}
+
+/// Decides the records of one batch for `run`; the room of its claims comes with them, for the next.
+pub(super) fn decide_batch(run: &RunId, claimed: ClaimedBatch, progress: &dyn Progress) -> (DecidedBatch, Vec<Claim>) {
+    let ClaimedBatch { batch, outcomes, views } = claimed;
+    let pairs = batch.claims.iter().zip(outcomes);
+    let decided = pairs.map(|(claim, outcome)| decide(run, claim.row, outcome, |owner| views.view(owner))).collect();
+    let mut claims = batch.claims;
+    claims.clear();
+    progress.advance(batch.bytes, batch.blocks.iter().map(|block| block.records).sum());
+    (DecidedBatch { blocks: batch.blocks, decided }, claims)
 }

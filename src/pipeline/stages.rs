@@ -1,4 +1,4 @@
-//! From a feed to hashed blocks in the feed's order: one reader, several hashers, one consumer.
+//! From a feed to hashed blocks in the feed's order: one reader, several hashers, one consumer; or one thread for all.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -18,9 +18,32 @@ const BLOCKS_WAITING_MAX: usize = 32;
 
 /// Reads `feed` to its end and hands its hashed blocks to `consume`, in order; returns the digest of what was read.
 ///
-/// Blocks are dealt to the hashers in turn and collected in turn, so their order needs no sorting.
+/// One thread means the calling one.
 pub(super) fn read_and_hash(
-    mut feed: Box<dyn FeedReader>,
+    feed: Box<dyn FeedReader>,
+    profile: &Profile,
+    threads: usize,
+    consume: impl FnMut(HashedBlock) -> Result<(), IngestError>,
+) -> Result<Digest, IngestError> {
+    let reader = BlockReader::new(feed);
+    if threads <= 1 { hash_here(reader, profile, consume) } else { hash_on_threads(reader, profile, threads, consume) }
+}
+
+fn hash_here(
+    mut reader: BlockReader,
+    profile: &Profile,
+    mut consume: impl FnMut(HashedBlock) -> Result<(), IngestError>,
+) -> Result<Digest, IngestError> {
+    let mut canonicalizer = Canonicalizer::new(profile.zone.clone());
+    while let Some(block) = reader.next()? {
+        consume(hash_block(block, &mut canonicalizer, profile))?;
+    }
+    Ok(reader.digest())
+}
+
+/// Blocks are dealt to the hashers in turn and collected in turn, so their order needs no sorting.
+fn hash_on_threads(
+    reader: BlockReader,
     profile: &Profile,
     threads: usize,
     mut consume: impl FnMut(HashedBlock) -> Result<(), IngestError>,
@@ -28,7 +51,6 @@ pub(super) fn read_and_hash(
     thread::scope(|scope| {
         let mut to_hashers = Vec::new();
         let mut from_hashers = Vec::new();
-        let threads = threads.max(1);
         let waiting_max = BLOCKS_WAITING_MAX.div_ceil(2 * threads);
         for _ in 0..threads {
             let (deal, dealt) = sync_channel(waiting_max);
@@ -37,14 +59,14 @@ pub(super) fn read_and_hash(
             to_hashers.push(deal);
             from_hashers.push(handed_on);
         }
-        let reader = scope.spawn(move || {
+        let reading = scope.spawn(move || {
             step_back();
-            deal_blocks(&mut *feed, &to_hashers)
+            deal_blocks(reader, &to_hashers)
         });
         let consumed = collect(&from_hashers, &mut consume);
         // A reader that still deals finds nobody there and stops.
         drop(from_hashers);
-        let read = reader.join().map_err(|_| IngestError::Panicked)?;
+        let read = reading.join().map_err(|_| IngestError::Panicked)?;
         consumed?;
         Ok(read?)
     })
@@ -61,25 +83,15 @@ fn run_hasher(dealt: &Receiver<NumberedBlock>, hand_on: &SyncSender<HashedBlock>
     }
 }
 
-fn deal_blocks(feed: &mut dyn FeedReader, to_hashers: &[SyncSender<NumberedBlock>]) -> Result<Digest, InputError> {
-    let mut hasher = Sha256::new();
-    hasher.update(&feed.prologue().raw);
-    let mut first_row = 1;
+fn deal_blocks(mut reader: BlockReader, to_hashers: &[SyncSender<NumberedBlock>]) -> Result<Digest, InputError> {
     for deal in to_hashers.iter().cycle() {
-        let mut block = FeedBlock::default();
-        if !feed.read_block(&mut block)? {
-            break;
-        }
-        hasher.update(&block.raw);
-        let is_record = |content: &LineContent| !matches!(content, LineContent::Skipped(_));
-        let records = block.lines.iter().filter(|line| is_record(&line.content)).count() as u64;
-        if deal.send(NumberedBlock { block, first_row }).is_err() {
+        let Some(block) = reader.next()? else { break };
+        if deal.send(block).is_err() {
             // The consumer gave up; what it says counts.
             break;
         }
-        first_row += records;
     }
-    Ok(Digest::from_bytes(hasher.finalize().into()))
+    Ok(reader.digest())
 }
 
 fn collect(
@@ -94,4 +106,37 @@ fn collect(
         }
     }
     Ok(())
+}
+
+/// Reads a feed block by block, numbers its records, and takes the digest of all it reads.
+struct BlockReader {
+    feed: Box<dyn FeedReader>,
+    hasher: Sha256,
+    next_row: u64,
+}
+
+impl BlockReader {
+    fn new(feed: Box<dyn FeedReader>) -> Self {
+        let hasher = Sha256::new_with_prefix(&feed.prologue().raw);
+        Self { feed, hasher, next_row: 1 }
+    }
+
+    /// The next block; none at the feed's end.
+    fn next(&mut self) -> Result<Option<NumberedBlock>, InputError> {
+        let mut block = FeedBlock::default();
+        if !self.feed.read_block(&mut block)? {
+            return Ok(None);
+        }
+        self.hasher.update(&block.raw);
+        let is_record = |content: &LineContent| !matches!(content, LineContent::Skipped(_));
+        let records = block.lines.iter().filter(|line| is_record(&line.content)).count() as u64;
+        let first_row = self.next_row;
+        self.next_row += records;
+        Ok(Some(NumberedBlock { block, first_row }))
+    }
+
+    /// The digest of everything so far.
+    fn digest(self) -> Digest {
+        Digest::from_bytes(self.hasher.finalize().into())
+    }
 }

@@ -1,4 +1,4 @@
-//! The threads of a run, the queues between them, and whose failure counts.
+//! The threads of a run, the queues between them, and whose failure counts; or all stages on one thread.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,8 +9,8 @@ use super::claimer::{Claimer, Holder};
 use super::collector::{Collected, Collector};
 use super::error::IngestError;
 use super::request::{IngestRequest, Progress};
-use super::router::route_all;
-use super::writers::{RecordTotals, flush_files, write_audit, write_records};
+use super::router::{decide_batch, route_all};
+use super::writers::{AuditWriter, RecordTotals, RecordWriter, flush_files, write_audit, write_records};
 use crate::domain::Bid;
 use crate::input::FeedReader;
 use crate::output::{AuditLog, DecisionFiles, Latency, OutputError};
@@ -50,6 +50,27 @@ pub(super) struct Staged {
 impl Stages<'_> {
     /// Runs every stage to the feed's end, claiming under `bid` on the calling thread.
     pub(super) fn run(self, store: &mut dyn Store, bid: &Bid) -> Result<Staged, IngestError> {
+        if self.request.threads <= 1 { self.run_here(store, bid) } else { self.run_on_threads(store, bid) }
+    }
+
+    /// Every stage in turn on the calling thread, batch by batch: what happens, and in which order, is always the same.
+    fn run_here(self, store: &mut dyn Store, bid: &Bid) -> Result<Staged, IngestError> {
+        let Self { request, reader, files, audit, folder: _, progress } = self;
+        let claims_max = store.claims_per_call();
+        let mut claimer = Claimer::new(store, Bid::clone(bid));
+        let mut records = RecordWriter::new(files);
+        let mut audit = AuditWriter::new(audit);
+        let take_batch = |batch| {
+            let (decided, room) = decide_batch(&bid.run, claimer.claim_batch(batch)?, progress);
+            records.write(&decided)?;
+            audit.write(&decided)?;
+            Ok(room)
+        };
+        let collected = Collector::new(claims_max, take_batch).collect(reader, &request.profile, request.threads)?;
+        Ok(Staged::new(records.finish()?, audit, collected, &claimer))
+    }
+
+    fn run_on_threads(self, store: &mut dyn Store, bid: &Bid) -> Result<Staged, IngestError> {
         let Self { request, reader, files, audit, folder, progress } = self;
         let claims_max = store.claims_per_call();
         let mut claimer = Claimer::new(store, Bid::clone(bid));
@@ -64,11 +85,11 @@ impl Stages<'_> {
             let flushing = scope.spawn(move || flush_files(&to_flush));
             let recording = scope.spawn(move || {
                 step_back();
-                write_records(&for_records, files, &flusher_of_records)
+                write_records(&for_records, RecordWriter::new(files), &flusher_of_records)
             });
             let auditing = scope.spawn(move || {
                 step_back();
-                write_audit(&for_audit, audit, &flusher)
+                write_audit(&for_audit, AuditWriter::new(audit), &flusher)
             });
             let routing = scope.spawn(move || {
                 step_back();
@@ -76,7 +97,11 @@ impl Stages<'_> {
             });
             let collecting = scope.spawn(move || {
                 step_back();
-                Collector::new(claims_max, &to_claimer, &room).collect(reader, &request.profile, request.threads)
+                let hand_on = |batch| {
+                    to_claimer.send(batch).map_err(|_| IngestError::WriterGone)?;
+                    Ok(room.try_recv().unwrap_or_default())
+                };
+                Collector::new(claims_max, hand_on).collect(reader, &request.profile, request.threads)
             });
             let claimed = claimer.claim_all(&for_claimer, &to_router);
             // Whoever waits for these queues finds them closed.
@@ -90,15 +115,22 @@ impl Stages<'_> {
             failures.of(claimed);
             failures.of(joined(routing).and_then(|routed| routed));
             let collected = failures.of(joined(collecting).and_then(|collected| collected));
-            let (latency, holders) = (claimer.latencies.percentiles(), claimer.holders());
             match (totals, audited, collected, failures.cause()) {
                 (_, _, _, Some(cause)) => Err(cause),
-                (Some(totals), Some((audit, skipped)), Some(collected), None) => {
-                    Ok(Staged { totals, audit, skipped, collected, latency, holders })
+                (Some(totals), Some(audit), Some(collected), None) => {
+                    Ok(Staged::new(totals, audit, collected, &claimer))
                 }
                 (_, _, _, None) => unreachable!("a stage without a result has a failure"),
             }
         })
+    }
+}
+
+impl Staged {
+    fn new(totals: RecordTotals, audit: AuditWriter, collected: Collected, claimer: &Claimer<'_>) -> Self {
+        let AuditWriter { audit, skipped } = audit;
+        let (latency, holders) = (claimer.latencies.percentiles(), claimer.holders());
+        Self { totals, audit, skipped, collected, latency, holders }
     }
 }
 

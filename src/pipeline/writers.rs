@@ -95,52 +95,90 @@ fn count_line(line: &DecidedLine<'_>, totals: &mut RecordTotals) {
     }
 }
 
-/// Writes the records of every batch to the files of their decisions.
-pub(super) fn write_records(
-    batches: &Receiver<Arc<DecidedBatch>>,
-    mut files: DecisionFiles,
-    flusher: &SyncSender<Arc<File>>,
-) -> Result<RecordTotals, OutputError> {
-    let mut totals = RecordTotals::default();
-    for batch in batches {
-        for_each_line(&batch, |line| {
-            count_line(&line, &mut totals);
+/// Writes records to the files of their decisions.
+pub(super) struct RecordWriter {
+    files: DecisionFiles,
+    totals: RecordTotals,
+}
+
+impl RecordWriter {
+    pub(super) fn new(files: DecisionFiles) -> Self {
+        Self { files, totals: RecordTotals::default() }
+    }
+
+    /// Writes the records of one batch.
+    pub(super) fn write(&mut self, batch: &DecidedBatch) -> Result<(), OutputError> {
+        for_each_line(batch, |line| {
+            count_line(&line, &mut self.totals);
             match line.content {
                 HashedContent::Skipped(_) => Ok(()),
                 HashedContent::Record { .. } | HashedContent::Rejected(_) => {
-                    files.write(line.decided.decision, line.bytes)
+                    self.files.write(line.decided.decision, line.bytes)
                 }
             }
-        })?;
-        files.open_files().for_each(|file| push_to_disk(flusher, file.handle()));
+        })
     }
-    totals.outputs = files.finish()?;
-    Ok(totals)
+
+    /// Finishes the files; says what they hold.
+    pub(super) fn finish(mut self) -> Result<RecordTotals, OutputError> {
+        self.totals.outputs = self.files.finish()?;
+        Ok(self.totals)
+    }
 }
 
-/// Writes the audit log's lines of every batch; returns the finished log and how many lines each rule skipped.
-pub(super) fn write_audit(
+/// Writes the records of every batch.
+pub(super) fn write_records(
     batches: &Receiver<Arc<DecidedBatch>>,
-    mut audit: AuditLog,
+    mut writer: RecordWriter,
     flusher: &SyncSender<Arc<File>>,
-) -> Result<(AuditLog, BTreeMap<&'static str, u64>), OutputError> {
-    let mut skipped = BTreeMap::new();
+) -> Result<RecordTotals, OutputError> {
     for batch in batches {
-        for_each_line(&batch, |line| {
+        writer.write(&batch)?;
+        writer.files.open_files().for_each(|file| push_to_disk(flusher, file.handle()));
+    }
+    writer.finish()
+}
+
+/// Writes the audit log's lines of records.
+pub(super) struct AuditWriter {
+    pub(super) audit: AuditLog,
+    /// How many lines each rule skipped.
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+}
+
+impl AuditWriter {
+    pub(super) fn new(audit: AuditLog) -> Self {
+        Self { audit, skipped: BTreeMap::new() }
+    }
+
+    /// Writes the lines of one batch.
+    pub(super) fn write(&mut self, batch: &DecidedBatch) -> Result<(), OutputError> {
+        for_each_line(batch, |line| {
             let (source_hash, reject_reason) = match line.content {
                 HashedContent::Record { source_hash, .. } => (Some(source_hash), None),
                 HashedContent::Rejected(rejected) => (None, Some(&rejected.reason)),
                 HashedContent::Skipped(rule) => {
-                    *skipped.entry(rule.name()).or_default() += 1;
-                    return audit.skipped(line.line_number, line.offset, line.bytes.len() as u64, rule.name());
+                    *self.skipped.entry(rule.name()).or_default() += 1;
+                    return self.audit.skipped(line.line_number, line.offset, line.bytes.len() as u64, rule.name());
                 }
             };
             let DecidedLine { row, line_number, decided, .. } = line;
-            audit.checked(&CheckedRecord { row, line_number, source_hash, decided, reject_reason })
-        })?;
-        push_to_disk(flusher, audit.file().handle());
+            self.audit.checked(&CheckedRecord { row, line_number, source_hash, decided, reject_reason })
+        })
     }
-    Ok((audit, skipped))
+}
+
+/// Writes the audit log's lines of every batch.
+pub(super) fn write_audit(
+    batches: &Receiver<Arc<DecidedBatch>>,
+    mut writer: AuditWriter,
+    flusher: &SyncSender<Arc<File>>,
+) -> Result<AuditWriter, OutputError> {
+    for batch in batches {
+        writer.write(&batch)?;
+        push_to_disk(flusher, writer.audit.file().handle());
+    }
+    Ok(writer)
 }
 
 /// Asks the flusher to sync what was written; while it is busy the next batch will ask again.
