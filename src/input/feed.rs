@@ -1,6 +1,6 @@
 //! Which reader a feed gets.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 use super::csv_feed::CsvFeed;
 use super::json_feed::JsonFeed;
@@ -46,8 +46,13 @@ pub fn open_feed(
     profile: &Profile,
 ) -> Result<(Format, Box<dyn FeedReader>), InputError> {
     let mut source = BufReader::with_capacity(64 * 1024, source);
-    let start =
-        source.fill_buf().map_err(|error| InputError::Read { feed: feed.to_owned(), offset: 0, source: error })?;
+    while let Err(source) = source.fill_buf() {
+        // A read that a signal breaks off is made again.
+        if source.kind() != ErrorKind::Interrupted {
+            return Err(InputError::Read { feed: feed.to_owned(), offset: 0, source });
+        }
+    }
+    let start = source.buffer();
     refuse_other_encodings(start, feed)?;
     let named = profile.format.or_else(|| extension.and_then(Format::from_extension));
     let format = named.unwrap_or_else(|| match first_character(start) {

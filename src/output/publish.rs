@@ -67,7 +67,11 @@ fn digest_of(path: &Path) -> io::Result<(u64, Digest)> {
     let mut buffer = vec![0; 256 * 1024];
     let mut bytes = 0;
     loop {
-        let read = file.read(&mut buffer)?;
+        let read = match file.read(&mut buffer) {
+            // A read that a signal breaks off is made again.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         if read == 0 {
             return Ok((bytes, Digest::from_bytes(hasher.finalize().into())));
         }

@@ -63,9 +63,11 @@ impl FeedFile {
         let mut buffer = vec![0; 256 * 1024];
         let mut bytes = 0;
         loop {
-            let feed = || self.shown.clone();
-            let read =
-                source.read(&mut buffer).map_err(|source| InputError::Read { feed: feed(), offset: bytes, source })?;
+            let read = match source.read(&mut buffer) {
+                // A read that a signal breaks off is made again.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read.map_err(|source| InputError::Read { feed: self.shown.clone(), offset: bytes, source })?,
+            };
             if read == 0 {
                 let digest = Digest::from_bytes(hasher.finalize().into());
                 return Ok(Snapshot { digest, bytes, stamp });
