@@ -44,6 +44,9 @@ pub(crate) struct Env {
     key_prefix: String,
 }
 
+/// The folders of a world.
+const FOLDERS: [&str; 2] = ["work", "home"];
+
 /// How a command ended, and what it said.
 #[derive(Debug)]
 pub(crate) struct Ran {
@@ -74,7 +77,7 @@ impl Env {
     fn start(server: Option<Rc<TestServer>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        for name in ["work", "home"] {
+        for name in FOLDERS {
             std::fs::create_dir(root.join(name)).unwrap();
         }
         let key_prefix = format!("{}:", root.file_name().unwrap().display());
@@ -172,6 +175,27 @@ impl Env {
         std::fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    /// Keeps a copy of this world as it is, for `restore`. Its server must serve no other.
+    pub(crate) fn keep(&self) {
+        for folder in FOLDERS {
+            copy_folder(&self.root.join(folder), &self.root.join("kept").join(folder));
+        }
+        if self.server.is_some() {
+            self.ask_server(&copy_keys(0, 1));
+        }
+    }
+
+    /// Makes this world what it was when it was kept.
+    pub(crate) fn restore(&self) {
+        for folder in FOLDERS {
+            std::fs::remove_dir_all(self.root.join(folder)).unwrap();
+            copy_folder(&self.root.join("kept").join(folder), &self.root.join(folder));
+        }
+        if self.server.is_some() {
+            self.ask_server(&copy_keys(1, 0));
+        }
+    }
+
     /// Everything in this world, down to the times of change.
     pub(crate) fn everything(&self) -> Everything {
         let mut seen = BTreeMap::new();
@@ -210,6 +234,25 @@ pub(crate) fn files_of(folder: &Path) -> Files {
     paths.map(|path| (name(&path), std::fs::read(&path).unwrap())).collect()
 }
 
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if path.is_dir() {
+            copy_folder(&path, &to);
+        } else {
+            std::fs::copy(&path, &to).unwrap();
+        }
+    }
+}
+
+/// The commands that make one database of a server what another is.
+fn copy_keys(from: u32, to: u32) -> String {
+    let script =
+        format!("for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('COPY', key, key, 'DB', {to}) end");
+    format!("SELECT {to}\r\nFLUSHDB\r\nSELECT {from}\r\nEVAL \"{script}\" 0")
+}
+
 fn look_into(path: &Path, seen: &mut Everything) {
     let about = path.symlink_metadata().unwrap();
     let bytes = if about.is_file() { std::fs::read(path).unwrap() } else { Vec::new() };
@@ -235,17 +278,21 @@ pub(crate) fn assert_same(what: &str, found: &str, expected: &str) {
 /// Fails unless the files are the same, byte for byte.
 #[track_caller]
 pub(crate) fn assert_same_files(what: &str, found: &Files, expected: &Files) {
-    let (found_names, names) = (found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-    assert_eq!(found_names, names, "{what}: the names of the files");
-    for (name, bytes) in expected {
-        if found[name] != *bytes {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            panic!(
-                "{what}: {name} is not as expected (- expected, + found):\n{}",
-                diff(&text(bytes), &text(&found[name]))
-            );
-        }
+    if let Some(difference) = difference(found, expected) {
+        panic!("{what}: {difference}");
     }
+}
+
+/// What tells the files apart; none if they are the same, byte for byte.
+pub(crate) fn difference(found: &Files, expected: &Files) -> Option<String> {
+    let (found_names, names) = (found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    if found_names != names {
+        return Some(format!("the files are {found_names:?}, and should be {names:?}"));
+    }
+    let (name, bytes) = expected.iter().find(|(name, bytes)| found[*name] != **bytes)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let lines = diff(&text(bytes), &text(&found[name]));
+    Some(format!("{name} is not as expected (- expected, + found):\n{lines}"))
 }
 
 /// The lines between the common start and the common end, control characters made visible.
