@@ -4,7 +4,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::domain::InterruptSignal;
 use crate::store::StoreError;
+
+/// What stands after an interruption, of a dry run too.
+pub(super) const REPEAT_TO_GO_ON: &str = "nothing of this feed is published: repeat the command to go on";
 
 /// How a run of the program ended. The numbers are promises: codes are added, never altered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +65,15 @@ impl ExitCode {
             Self::HungUp => 129,
             Self::Interrupted => 130,
             Self::Terminated => 143,
+        }
+    }
+
+    /// The code of a command that a signal ended: 128 and its number, as a shell has it.
+    pub fn of_signal(signal: InterruptSignal) -> Self {
+        match signal {
+            InterruptSignal::HungUp => Self::HungUp,
+            InterruptSignal::Interrupted => Self::Interrupted,
+            InterruptSignal::Terminated => Self::Terminated,
         }
     }
 
@@ -256,6 +269,7 @@ impl From<StoreError> for Failure {
                 ExitCode::TryLater,
                 "nothing of this input is published: start the store and repeat the command, it goes on where it stopped",
             ),
+            StoreError::Interrupted { signal, .. } => (ExitCode::of_signal(*signal), REPEAT_TO_GO_ON),
             StoreError::Busy { .. } => (
                 ExitCode::TryLater,
                 "nothing of this input is published: repeat the command once the store takes writes again",
@@ -343,6 +357,7 @@ mod tests {
         for (error, expected) in [
             (StoreError::Unreachable { address: address(), cause: cause() }, 75),
             (StoreError::Busy { address: address(), cause: cause() }, 75),
+            (StoreError::Interrupted { address: address(), cause: cause(), signal: InterruptSignal::HungUp }, 129),
             (StoreError::Denied { address: address(), cause: cause() }, 78),
             (StoreError::Unfit { address: address(), cause: cause(), hint: "fix it".into() }, 78),
             (StoreError::Missing { address: address() }, 78),

@@ -1,7 +1,7 @@
 //! The feeds that the operator named: files, standard input, and the profile to read them with.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,11 +9,15 @@ use super::args::STANDARD_INPUT;
 use super::failure::{ExitCode, Failure};
 use super::settings::Settings;
 use super::small_file::read_text;
+use crate::domain::Interrupt;
 use crate::input::Profile;
-use crate::pipeline::{FeedBytes, FeedFile};
+use crate::pipeline::{FeedBytes, FeedFile, IngestError, Pipe};
 
 /// The largest profile, in bytes.
 const PROFILE_LEN_MAX: u64 = 1024 * 1024;
+
+/// Bytes that are spooled at once: what a pipe holds.
+const SPOOLED_AT_ONCE: usize = 64 * 1024;
 
 /// A feed and where its outputs go.
 #[derive(Debug)]
@@ -38,11 +42,17 @@ pub(super) fn profile(settings: &Settings) -> Result<Profile, Failure> {
 }
 
 /// The feed at `path`, for a command that only reads it.
-pub(super) fn readable(path: &Path) -> FeedFile {
+pub(super) fn readable(path: &Path, interrupt: &Interrupt) -> FeedFile {
     let is_stdin = path.as_os_str() == STANDARD_INPUT;
+    let named = (!is_stdin).then(|| path.to_owned());
+    let is_pipe = is_stdin || path.metadata().is_ok_and(|about| !(about.is_file() || about.is_dir()));
     let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     FeedFile {
-        bytes: if is_stdin { FeedBytes::StandardInput } else { FeedBytes::Path(path.to_owned()) },
+        bytes: if is_pipe {
+            FeedBytes::Pipe { path: named, interrupt: interrupt.clone() }
+        } else {
+            FeedBytes::Path(path.to_owned())
+        },
         shown: path.display().to_string(),
         name: if is_stdin { "stdin".to_owned() } else { file_name },
         extension: path.extension().map(|extension| extension.to_string_lossy().into_owned()),
@@ -50,16 +60,20 @@ pub(super) fn readable(path: &Path) -> FeedFile {
 }
 
 /// The feed at `path` with the names for its outputs. A pipe is spooled beside them: a feed is read twice.
-pub(super) fn named(path: &Path, name: Option<&str>, settings: &Settings) -> Result<NamedFeed, Failure> {
-    let mut feed = readable(path);
+pub(super) fn named(
+    path: &Path,
+    name: Option<&str>,
+    settings: &Settings,
+    interrupt: &Interrupt,
+) -> Result<NamedFeed, Failure> {
+    let mut feed = readable(path, interrupt);
     let is_stdin = path.as_os_str() == STANDARD_INPUT;
     // Told before anything is said of folders that only exist if the feed does.
     let cannot_open =
         |error| Failure::new(ExitCode::NoInput, format!("cannot open `{}`", path.display())).caused_by(error);
-    let is_spooled = is_stdin || {
-        let about = path.metadata().map_err(cannot_open)?;
-        !(about.is_file() || about.is_dir())
-    };
+    if !is_stdin {
+        path.metadata().map_err(cannot_open)?;
+    }
     let own_folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = match settings.output_folder() {
         Some(folder) => folder,
@@ -81,13 +95,14 @@ pub(super) fn named(path: &Path, name: Option<&str>, settings: &Settings) -> Res
         (None, Some(stem)) if !is_stdin => stem.to_string_lossy().into_owned(),
         (None, _) => "stdin".to_owned(),
     };
-    if is_spooled {
-        let spooled = if is_stdin {
-            spool(&mut io::stdin().lock(), &folder)?
-        } else {
-            spool(&mut File::open(path).map_err(cannot_open)?, &folder)?
-        };
-        feed.bytes = FeedBytes::Spooled(Arc::new(spooled));
+    if let FeedBytes::Pipe { path, .. } = &feed.bytes {
+        let pipe = Pipe::open(path.as_deref(), interrupt).map_err(cannot_open)?;
+        let spooled = spool(pipe, &folder);
+        // An interruption comes to light as a pipe that could not be read to its end.
+        if let Some(signal) = interrupt.asked() {
+            return Err(IngestError::Interrupted { feed: feed.shown, signal }.into());
+        }
+        feed.bytes = FeedBytes::Spooled(Arc::new(spooled?));
     }
     if is_stdin {
         feed.name.clone_from(&stem);
@@ -96,10 +111,10 @@ pub(super) fn named(path: &Path, name: Option<&str>, settings: &Settings) -> Res
 }
 
 /// What can be read once only, in a file without a name: it goes away with the process, however that ends.
-fn spool(source: &mut dyn io::Read, folder: &Path) -> Result<File, Failure> {
+fn spool(pipe: Pipe, folder: &Path) -> Result<File, Failure> {
     let fail =
         |error: io::Error| Failure::output(folder, &error).hint("what comes through a pipe is spooled there first");
     let mut spool = tempfile::tempfile_in(folder).map_err(fail)?;
-    io::copy(source, &mut spool).map_err(fail)?;
+    io::copy(&mut BufReader::with_capacity(SPOOLED_AT_ONCE, pipe), &mut spool).map_err(fail)?;
     Ok(spool)
 }

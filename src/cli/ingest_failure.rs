@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use super::failure::{ExitCode, Failure};
+use super::failure::{ExitCode, Failure, REPEAT_TO_GO_ON};
 use super::summary;
 use crate::input::InputError;
 use crate::output::OutputError;
@@ -37,6 +37,9 @@ impl From<IngestError> for Failure {
                 );
                 let first = stop.first_reject.iter().map(|note| summary::reject_line(&stop.feed, note));
                 first.fold(failure, Self::caused_by)
+            }
+            IngestError::Interrupted { signal, .. } => {
+                Self::new(ExitCode::of_signal(signal), words).hint(REPEAT_TO_GO_ON)
             }
             IngestError::Overtaken { .. } => Self::new(ExitCode::TryLater, words)
                 .hint("nothing was published by this process: let the other worker finish, then repeat the command"),

@@ -14,6 +14,7 @@ mod panic;
 mod progress;
 pub mod secrets;
 pub mod settings;
+mod signals;
 mod small_file;
 pub mod state_dir;
 mod summary;
@@ -63,9 +64,9 @@ fn dispatch(words: &Words, environment: &Environment, terminal: &Terminal) -> an
         CommandWords::Ingest(args) => {
             let settings = settings()?;
             args.check(&settings)?;
-            commands::ingest::run(args, &settings, environment, terminal)
+            commands::ingest::run(args, &settings, environment, terminal, &signals::watch(*terminal))
         }
-        CommandWords::Hash(args) => commands::hash::run(args, &settings()?),
+        CommandWords::Hash(args) => commands::hash::run(args, &settings()?, &signals::watch(*terminal)),
         CommandWords::Config(ConfigCommand::Show(args)) => commands::config::run(args, &settings()?, terminal),
         CommandWords::Completions(args) => commands::completions::run(args, terminal),
     }

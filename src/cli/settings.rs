@@ -13,6 +13,7 @@ use super::secrets::SecretSources;
 use super::state_dir::{self, StateDir};
 use super::terminal::Terminal;
 use super::value::{FailMode, Layout, Percent, Text, Value, Whole};
+use crate::domain::Interrupt;
 use crate::store::{Access, StoreConfig, StoreLocation};
 
 /// In front of every variable of the program.
@@ -287,6 +288,8 @@ impl Settings {
             password,
             remembered,
             access,
+            // Settings know of no signals: who opens the store puts in what can interrupt it.
+            interrupt: Interrupt::default(),
         })
     }
 

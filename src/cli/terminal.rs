@@ -90,6 +90,13 @@ impl Terminal {
         let _ = writeln!(io::stderr().lock(), "{line}");
     }
 
+    /// Takes away what progress left on its line, where the program ends without drawing once more.
+    pub fn clear_line(&self) {
+        if self.shows_progress() {
+            let _ = io::stderr().lock().write_all(b"\r\x1b[K");
+        }
+    }
+
     /// Shows a failure on standard error.
     pub fn show(&self, failure: &Failure) {
         let _ = failure.render(self.color, &mut io::stderr().lock());

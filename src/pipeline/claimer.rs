@@ -8,11 +8,13 @@ use std::time::Instant;
 use super::batch::{Batch, ClaimedBatch};
 use super::error::IngestError;
 use super::latency::Latencies;
+use super::request::IngestRequest;
 use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Marker, Owner, RunId, RunState, RunView, SourceHash};
 use crate::store::{Store, StoreError};
 
 /// Claims the records of a run.
 pub(super) struct Claimer<'a> {
+    request: &'a IngestRequest,
     store: &'a mut dyn Store,
     bid: Bid,
     views: Views,
@@ -20,8 +22,8 @@ pub(super) struct Claimer<'a> {
 }
 
 impl<'a> Claimer<'a> {
-    pub(super) fn new(store: &'a mut dyn Store, bid: Bid) -> Self {
-        Self { store, bid, views: Views::default(), latencies: Latencies::default() }
+    pub(super) fn new(request: &'a IngestRequest, store: &'a mut dyn Store, bid: Bid) -> Self {
+        Self { request, store, bid, views: Views::default(), latencies: Latencies::default() }
     }
 
     /// The runs that hold records of the feed.
@@ -52,6 +54,7 @@ impl<'a> Claimer<'a> {
         let mut all_outcomes = Vec::new();
         // A block may hold more claims than the store likes at once.
         for claims in all_claims.chunks(self.store.claims_per_call().max(1)) {
+            self.request.check_interrupt()?;
             let asked = Instant::now();
             let mut outcomes = self.store.claim(&self.bid, claims)?;
             self.latencies.add(asked.elapsed());

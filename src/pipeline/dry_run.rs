@@ -43,7 +43,7 @@ pub fn dry_run(
     progress: &dyn Progress,
 ) -> Result<DryRunReport, IngestError> {
     let (format, reader) = request.feed.reader(&request.profile)?;
-    let snapshot = request.feed.snapshot()?;
+    let snapshot = request.feed.snapshot(&request.interrupt)?;
     let feed = FeedIdentity::new(request, &snapshot, format);
     let run = match choose_run(request, &feed, store)? {
         Start::Begin { run, .. } => run,
@@ -57,6 +57,7 @@ pub fn dry_run(
     let mut money_in = Money::default();
     let read = read_and_hash(reader, &request.profile, request.threads, |block: HashedBlock| {
         money_in.add_all(&block.money);
+        request.check_interrupt()?;
         batch.push(block);
         if batch.claims.len() < LOOK_UPS_PER_CALL {
             return Ok(());

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::writers::RejectNote;
-use crate::domain::RunId;
+use crate::domain::{InterruptSignal, RunId};
 use crate::input::InputError;
 use crate::output::OutputError;
 use crate::run::{FeedLockError, GateFailure, JournalError, StartRefusal};
@@ -29,6 +29,11 @@ pub enum IngestError {
     Lock(FeedLockError),
     Refused(StartRefusal),
     Gate(Box<GateStop>),
+    /// A signal asked for an early end while this feed was worked on.
+    Interrupted {
+        feed: String,
+        signal: InterruptSignal,
+    },
     /// Another worker changed the run's record.
     Overtaken {
         run: RunId,
@@ -79,6 +84,7 @@ impl fmt::Display for IngestError {
                 write!(f, "run `{run}` is being published on `{host}` in `{folder}`")
             }
             Self::Gate(stop) => write!(f, "{}: {}", stop.feed, stop.failure),
+            Self::Interrupted { feed, signal } => write!(f, "interrupted by {signal} in the middle of `{feed}`"),
             Self::Overtaken { run } => write!(f, "another worker has taken run `{run}` over"),
             Self::Stuck { run, output } => {
                 write!(
@@ -104,6 +110,7 @@ impl std::error::Error for IngestError {
             Self::Unfinished(error) => error.source(),
             Self::Refused(_)
             | Self::Gate(_)
+            | Self::Interrupted { .. }
             | Self::Overtaken { .. }
             | Self::Stuck { .. }
             | Self::ControlTotals

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::error::IngestError;
-use crate::domain::Digest;
+use super::pipe::Pipe;
+use crate::domain::{Digest, Interrupt};
 use crate::input::{FeedReader, Format, InputError, Profile, open_feed};
 
 /// Where the bytes of a feed are.
@@ -19,8 +20,8 @@ pub enum FeedBytes {
     Path(PathBuf),
     /// In a file without a name, which holds what came through a pipe.
     Spooled(Arc<File>),
-    /// Behind standard input, to be read once.
-    StandardInput,
+    /// In what is no file, to be read once: at a path, or else behind standard input.
+    Pipe { path: Option<PathBuf>, interrupt: Interrupt },
 }
 
 /// A feed and what it is called.
@@ -55,14 +56,21 @@ pub fn check_feed(feed: &FeedFile, profile: &Profile) -> Result<(), IngestError>
 }
 
 impl FeedFile {
+    /// Fails once somebody asked for an early end.
+    pub(super) fn check_interrupt(&self, interrupt: &Interrupt) -> Result<(), IngestError> {
+        let stop = |signal| Err(IngestError::Interrupted { feed: self.shown.clone(), signal });
+        interrupt.asked().map_or(Ok(()), stop)
+    }
+
     /// Reads the feed through once.
-    pub(super) fn snapshot(&self) -> Result<Snapshot, IngestError> {
+    pub(super) fn snapshot(&self, interrupt: &Interrupt) -> Result<Snapshot, IngestError> {
         let mut source = self.open()?;
         let stamp = self.stamp()?;
         let mut hasher = Sha256::new();
         let mut buffer = vec![0; 256 * 1024];
         let mut bytes = 0;
         loop {
+            self.check_interrupt(interrupt)?;
             let read = match source.read(&mut buffer) {
                 // A read that a signal breaks off is made again.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -94,7 +102,7 @@ impl FeedFile {
         let about = match &self.bytes {
             FeedBytes::Path(path) => path.metadata(),
             FeedBytes::Spooled(file) => file.metadata(),
-            FeedBytes::StandardInput => return Ok((0, 0, 0)),
+            FeedBytes::Pipe { .. } => return Ok((0, 0, 0)),
         };
         about.map(|about| stamp_of(&about)).map_err(|source| self.cannot_open(source))
     }
@@ -103,7 +111,10 @@ impl FeedFile {
         let path = match &self.bytes {
             FeedBytes::Path(path) => path,
             FeedBytes::Spooled(file) => return Ok(Box::new(Spool { file: Arc::clone(file), at: 0 })),
-            FeedBytes::StandardInput => return Ok(Box::new(io::stdin())),
+            FeedBytes::Pipe { path, interrupt } => {
+                let pipe = Pipe::open(path.as_deref(), interrupt).map_err(|source| self.cannot_open(source))?;
+                return Ok(Box::new(pipe));
+            }
         };
         let file = File::open(path).map_err(|source| self.cannot_open(source))?;
         let about = file.metadata().map_err(|source| self.cannot_open(source))?;

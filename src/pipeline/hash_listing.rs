@@ -3,7 +3,7 @@
 use super::error::IngestError;
 use super::feed_file::FeedFile;
 use super::hasher::reject_of;
-use crate::domain::{Canonicalizer, IdentityHash, RejectReason, SourceHash};
+use crate::domain::{Canonicalizer, IdentityHash, Interrupt, RejectReason, SourceHash};
 use crate::input::{FeedBlock, LineContent, Profile};
 
 /// A record of a feed, or why it is none.
@@ -15,17 +15,26 @@ pub struct HashedRow<'a> {
     pub form: Result<(&'a str, SourceHash, IdentityHash), RejectReason>,
 }
 
-/// Calls `act` for every record of `feed`, in order; stops when it says no.
+/// Calls `act` for every record of `feed`, in order; stops when it says no, and fails once it is interrupted.
 pub fn list_hashes(
     feed: &FeedFile,
     profile: &Profile,
+    interrupt: &Interrupt,
     mut act: impl FnMut(HashedRow<'_>) -> bool,
 ) -> Result<(), IngestError> {
-    let (_, mut reader) = feed.reader(profile)?;
+    let opened = feed.reader(profile);
+    // That a pipe could not be read to its end is not what happened if it was interrupted.
+    feed.check_interrupt(interrupt)?;
+    let (_, mut reader) = opened?;
     let mut canonicalizer = Canonicalizer::new(profile.zone.clone());
     let mut block = FeedBlock::default();
     let mut row = 0;
-    while reader.read_block(&mut block)? {
+    loop {
+        let read = reader.read_block(&mut block);
+        feed.check_interrupt(interrupt)?;
+        if !read? {
+            return Ok(());
+        }
         for line in &block.lines {
             if let LineContent::Skipped(_) = line.content {
                 continue;
@@ -53,5 +62,4 @@ pub fn list_hashes(
             }
         }
     }
-    Ok(())
 }

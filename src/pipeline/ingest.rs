@@ -63,7 +63,7 @@ pub fn ingest(
     let started_at = now_text();
     // A feed that cannot be read leaves no trace: no lock, no run, no file.
     let (format, reader) = request.feed.reader(&request.profile)?;
-    let snapshot = request.feed.snapshot()?;
+    let snapshot = request.feed.snapshot(&request.interrupt)?;
     let feed = FeedIdentity::new(request, &snapshot, format);
     let holder = format!("process {} on {} since {started_at}", request.worker.pid, request.worker.host);
     let _lock = FeedLock::take(&request.lock_folder, &snapshot.digest, &holder)?;
@@ -141,6 +141,8 @@ fn run_to_seal(
     outputs.push(summary_output);
     // The names of the temporaries must outlive a power cut before the seal says that they are complete.
     sync_folder(&open.names.folder)?;
+    // The last look: what is sealed is published, which takes milliseconds.
+    request.check_interrupt()?;
     store.check_intact()?;
     open.record.counts = totals.counts;
     open.record.outputs = outputs;

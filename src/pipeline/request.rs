@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::error::IngestError;
 use super::feed_file::FeedFile;
-use crate::domain::RunId;
+use crate::domain::{Interrupt, RunId};
 use crate::input::Profile;
 use crate::run::Gates;
 
@@ -38,6 +39,15 @@ pub struct IngestRequest {
     pub worker: Worker,
     /// The store in summaries, without secrets.
     pub store_address: String,
+    /// Looked at between two steps, until the run is sealed.
+    pub interrupt: Interrupt,
+}
+
+impl IngestRequest {
+    /// Fails once somebody asked for an early end.
+    pub(super) fn check_interrupt(&self) -> Result<(), IngestError> {
+        self.feed.check_interrupt(&self.interrupt)
+    }
 }
 
 /// Sees how far a run has come.

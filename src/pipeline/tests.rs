@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::domain::{Canonicalizer, Claim, Decision, Owner, RawRecord, RunId};
+use crate::domain::{Canonicalizer, Claim, Decision, Interrupt, Owner, RawRecord, RunId};
 use crate::input::Profile;
 use crate::run::Gates;
 use crate::store::{Access, MemoryStore, Store, StoreConfig, StoreLocation};
@@ -44,6 +44,7 @@ fn request(folder: &Path, feed: &[u8], run: &str, threads: usize) -> IngestReque
         lock_folder: folder.join("locks"),
         worker: Worker { host: "db1".into(), user: "ops".into(), pid: 7 },
         store_address: "memory".into(),
+        interrupt: Interrupt::default(),
     }
 }
 
@@ -59,6 +60,7 @@ fn embedded(folder: &Path, batch_size: Option<usize>) -> Box<dyn Store> {
         password: None,
         remembered: None,
         access: Access::Write { create: true },
+        interrupt: Interrupt::default(),
     };
     crate::store::open(&config).unwrap().store
 }

@@ -73,7 +73,7 @@ impl Stages<'_> {
     fn run_on_threads(self, store: &mut dyn Store, bid: &Bid) -> Result<Staged, IngestError> {
         let Self { request, reader, files, audit, folder, progress } = self;
         let claims_max = store.claims_per_call();
-        let mut claimer = Claimer::new(store, Bid::clone(bid));
+        let mut claimer = Claimer::new(request, store, Bid::clone(bid));
         thread::scope(|scope| {
             let (flusher, to_flush) = sync_channel(SPARE_MAX);
             let (to_records, for_records) = sync_channel(BATCHES_WAITING_MAX);

@@ -12,7 +12,8 @@ use super::record_wire::tests::sealed_run;
 use super::test_server::TestServer;
 use super::{Access, Expected, FeedNote, MemoryStore, Store, StoreConfig, StoreError, StoreLocation};
 use crate::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Digest, Marker, Owner, PostedDay, RunId, RunRecord, RunState, SourceHash,
+    Adoption, Bid, Claim, ClaimOutcome, Digest, Interrupt, Marker, Owner, PostedDay, RunId, RunRecord, RunState,
+    SourceHash,
 };
 
 /// The data of one store, for as many handles as a test wants.
@@ -90,6 +91,7 @@ pub(super) fn config_for(url: &str) -> StoreConfig {
         password: None,
         remembered: None,
         access: Access::Write { create: true },
+        interrupt: Interrupt::default(),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::domain::InterruptSignal;
+
 /// Why a store did not do what it was asked.
 ///
 /// The variants follow what the operator has to do, because exit codes and hints branch on them.
@@ -9,6 +11,8 @@ use std::fmt;
 pub enum StoreError {
     /// No connection, a lost one, or no answer in time. What was asked may have been done.
     Unreachable { address: String, cause: String },
+    /// The same, and a signal ended the wait for another attempt.
+    Interrupted { address: String, cause: String, signal: InterruptSignal },
     /// It answers, but cannot take claims now: full, loading, read-only.
     Busy { address: String, cause: String },
     /// It does not let us in.
@@ -31,6 +35,9 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { address, .. } => write!(f, "no answer from the store at `{address}`"),
+            Self::Interrupted { address, signal, .. } => {
+                write!(f, "interrupted by {signal} while waiting for the store at `{address}`")
+            }
             Self::Busy { address, .. } => write!(f, "the store at `{address}` takes no claims now"),
             Self::Denied { address, .. } => write!(f, "the store at `{address}` refused access"),
             Self::Unfit { address, .. } => write!(f, "the store at `{address}` cannot be trusted with claims"),
@@ -50,6 +57,7 @@ impl StoreError {
     pub fn cause(&self) -> Option<String> {
         match self {
             Self::Unreachable { cause, .. }
+            | Self::Interrupted { cause, .. }
             | Self::Busy { cause, .. }
             | Self::Denied { cause, .. }
             | Self::Unfit { cause, .. }

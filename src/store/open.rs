@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Store, StoreLocation};
+use crate::domain::Interrupt;
 
 /// A password. Neither `Debug` nor any message shows it.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct StoreConfig {
     /// The random value that this store held when it was used before; none if it never was.
     pub remembered: Option<String>,
     pub access: Access,
+    /// Ends the waits between attempts.
+    pub interrupt: Interrupt,
 }
 
 /// A store that answered, and is the one that was remembered.

@@ -9,8 +9,8 @@ use crate::cli::failure::{ExitCode, Failure};
 use crate::cli::feeds;
 use crate::cli::settings::Settings;
 use crate::cli::terminal::stdout_error;
-use crate::domain::Field;
-use crate::pipeline::{HashedRow, list_hashes};
+use crate::domain::{Field, Interrupt};
+use crate::pipeline::{HashedRow, IngestError, list_hashes};
 
 /// What stands as the field at fault where the whole line is.
 const WHOLE_LINE: &str = "line";
@@ -22,21 +22,28 @@ enum RowWire<'a> {
     Rejected { row: u64, error: &'static str, line: u64, reason: String },
 }
 
-pub(crate) fn run(args: &HashArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &HashArgs, settings: &Settings, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
     let profile = feeds::profile(settings)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut exit = ExitCode::Done;
     let mut outcome = Ok(());
-    list_hashes(&feeds::readable(&args.file), &profile, |row| {
+    list_hashes(&feeds::readable(&args.file, interrupt), &profile, interrupt, |row| {
         if row.form.is_err() {
             exit = ExitCode::NeedsPerson;
         }
         outcome = write_row(&row, args.json, &mut out);
         outcome.is_ok()
     })
-    .map_err(Failure::from)?;
+    .map_err(failure)?;
     outcome.and_then(|()| out.flush()).map_err(|error| stdout_error(&error))?;
     Ok(exit)
+}
+
+/// Nothing is published here, and there is nothing to go on with.
+fn failure(error: IngestError) -> Failure {
+    let is_interruption = matches!(error, IngestError::Interrupted { .. });
+    let failure = Failure::from(error);
+    if is_interruption { Failure { hint: None, ..failure } } else { failure }
 }
 
 fn write_row(row: &HashedRow<'_>, as_json: bool, out: &mut impl Write) -> io::Result<()> {

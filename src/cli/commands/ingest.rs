@@ -1,6 +1,7 @@
 //! The command `ingest`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -13,19 +14,20 @@ use crate::cli::progress::Bar;
 use crate::cli::settings::Settings;
 use crate::cli::summary;
 use crate::cli::terminal::{Terminal, Verbosity};
-use crate::domain::{Decision, RunCounts};
+use crate::domain::{Decision, Interrupt, RunCounts};
 use crate::input::Profile;
 use crate::pipeline::{
     self, DryRunReport, IngestReport, IngestRequest, RejectNote, Worker, WouldBeClaims, published_exit_code,
 };
 use crate::run::{Gates, REJECTS_MIN};
-use crate::store::{self, Store, StoreError};
+use crate::store::{self, Store, StoreConfig, StoreError};
 
 pub(crate) fn run(
     args: &IngestArgs,
     settings: &Settings,
     environment: &Environment,
     terminal: &Terminal,
+    interrupt: &Interrupt,
 ) -> anyhow::Result<ExitCode> {
     let profile = feeds::profile(settings)?;
     let mut ingest = Ingest {
@@ -33,6 +35,7 @@ pub(crate) fn run(
         settings,
         environment,
         terminal,
+        interrupt,
         profile,
         store: None,
         sentinel: None,
@@ -40,23 +43,27 @@ pub(crate) fn run(
     };
     let mut exit = ExitCode::Done;
     for (index, path) in args.files.iter().enumerate() {
-        let failure = match ingest.one(path) {
+        let mut is_last_begun = false;
+        let done = match ingest.one(path) {
             Ok(code) => {
                 exit = exit.merge(code);
-                continue;
+                if args.dry_run { "was decided" } else { "was published" }
             }
-            Err(failure) => failure,
+            Err(failure) => {
+                ingest.tell_failure(path, &failure)?;
+                exit = exit.merge(failure.exit);
+                is_last_begun = concerns_every_feed(failure.exit);
+                "had failed"
+            }
         };
-        terminal.show(&failure);
-        ingest.print(&json!({
-            "type": "failure",
-            "file": path.display().to_string(),
-            "error": failure.error,
-            "exit_code": failure.exit.number(),
-        }))?;
-        exit = exit.merge(failure.exit);
+        if !is_last_begun && let Some(signal) = interrupt.asked() {
+            let error = format!("interrupted by {signal} after `{}` {done}", path.display());
+            terminal.show(&Failure::new(ExitCode::of_signal(signal), error));
+            exit = exit.merge(ExitCode::of_signal(signal));
+            is_last_begun = true;
+        }
         let left = args.files.len() - index - 1;
-        if left > 0 && concerns_every_feed(failure.exit) {
+        if left > 0 && is_last_begun {
             terminal.say(&format!("stopped: {left} of {} feeds were not begun", args.files.len()));
             break;
         }
@@ -68,16 +75,20 @@ pub(crate) fn run(
 /// Whether the next feed would fail just so.
 fn concerns_every_feed(exit: ExitCode) -> bool {
     match exit {
-        ExitCode::Bug | ExitCode::InputOutput | ExitCode::StoreForgot | ExitCode::Settings | ExitCode::TryLater => true,
+        ExitCode::Bug
+        | ExitCode::InputOutput
+        | ExitCode::StoreForgot
+        | ExitCode::Settings
+        | ExitCode::TryLater
+        | ExitCode::HungUp
+        | ExitCode::Interrupted
+        | ExitCode::Terminated => true,
         ExitCode::Done
         | ExitCode::Usage
         | ExitCode::NeedsPerson
         | ExitCode::UnfitFeed
         | ExitCode::NoInput
-        | ExitCode::CannotCreate
-        | ExitCode::HungUp
-        | ExitCode::Interrupted
-        | ExitCode::Terminated => false,
+        | ExitCode::CannotCreate => false,
     }
 }
 
@@ -87,6 +98,7 @@ struct Ingest<'a> {
     settings: &'a Settings,
     environment: &'a Environment,
     terminal: &'a Terminal,
+    interrupt: &'a Interrupt,
     profile: Profile,
     /// Opened for the first feed that can be read.
     store: Option<Box<dyn Store>>,
@@ -97,8 +109,8 @@ struct Ingest<'a> {
 }
 
 impl Ingest<'_> {
-    fn one(&mut self, path: &std::path::Path) -> Result<ExitCode, Failure> {
-        let named = feeds::named(path, self.args.name.as_deref(), self.settings)?;
+    fn one(&mut self, path: &Path) -> Result<ExitCode, Failure> {
+        let named = feeds::named(path, self.args.name.as_deref(), self.settings, self.interrupt)?;
         pipeline::check_feed(&named.feed, &self.profile)?;
         if self.store.is_none() {
             self.store = Some(self.open_store()?);
@@ -123,6 +135,7 @@ impl Ingest<'_> {
     /// Opens the store, and remembers it; its creation is said, always.
     fn open_store(&mut self) -> Result<Box<dyn Store>, Failure> {
         let config = self.settings.store_config(self.args.dry_run, self.terminal)?;
+        let config = StoreConfig { interrupt: self.interrupt.clone(), ..config };
         let opened = store::open(&config)?;
         self.settings.state()?.check_age(&config.location, &config.prefix, opened.age)?;
         if opened.sentinel.is_none() && !self.settings.create_store.value {
@@ -178,6 +191,7 @@ impl Ingest<'_> {
             lock_folder,
             worker: worker(self.environment),
             store_address: location.address(),
+            interrupt: self.interrupt.clone(),
         })
     }
 
@@ -218,6 +232,16 @@ impl Ingest<'_> {
     fn tell_rejects(&self, request: &IngestRequest, notes: &[RejectNote], counts: &RunCounts) {
         let rejected = counts[Decision::Rejected.index()];
         summary::reject_lines(&request.feed.shown, notes, rejected).iter().for_each(|line| self.say(line));
+    }
+
+    fn tell_failure(&self, path: &Path, failure: &Failure) -> Result<(), Failure> {
+        self.terminal.show(failure);
+        self.print(&json!({
+            "type": "failure",
+            "file": path.display().to_string(),
+            "error": failure.error,
+            "exit_code": failure.exit.number(),
+        }))
     }
 
     /// Says what is asked for or must be seen, unless nothing is to be said.

@@ -177,7 +177,11 @@ fn hide_login(failure: Failure) -> Failure {
         Failure::Server { condition: Condition::Unable, .. } => {
             Failure::Server { condition: Condition::Denied, cause: LOGIN_REFUSED.to_owned() }
         }
-        Failure::Server { .. } | Failure::Lost { .. } | Failure::Forgotten { .. } => failure,
+        failure @ (Failure::Server { .. }
+        | Failure::Lost { .. }
+        | Failure::Forgotten { .. }
+        | Failure::BrokenOff
+        | Failure::Interrupted { .. }) => failure,
     }
 }
 
@@ -188,7 +192,11 @@ fn name_database(failure: Failure, database: &str) -> Failure {
             condition: Condition::NoDatabase,
             cause: format!("the server has no database {database}"),
         },
-        Failure::Server { .. } | Failure::Lost { .. } | Failure::Forgotten { .. } => failure,
+        failure @ (Failure::Server { .. }
+        | Failure::Lost { .. }
+        | Failure::Forgotten { .. }
+        | Failure::BrokenOff
+        | Failure::Interrupted { .. }) => failure,
     }
 }
 

@@ -1,9 +1,11 @@
 //! What goes wrong between the program and its server, and what is done about it.
 
+use std::error::Error;
 use std::io;
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::domain::{Interrupt, InterruptSignal};
 use crate::store::StoreError;
 
 /// The first wait after a failure; every further one is twice as long.
@@ -27,6 +29,10 @@ pub(super) enum Failure {
     Server { condition: Condition, cause: String },
     /// The server no longer holds what it held.
     Forgotten { cause: String },
+    /// A signal arrived during the call, which ended it; the server did nothing wrong.
+    BrokenOff,
+    /// Somebody asked for an early end after a failure.
+    Interrupted { cause: String, signal: InterruptSignal },
 }
 
 /// What a server's error means for what was asked.
@@ -109,19 +115,30 @@ impl Failure {
         Some(Self::Server { condition: *condition, cause: format!("{meaning}: {code}") })
     }
 
+    /// The failure at which an early end was asked for.
+    fn interrupted(self, asked: Option<InterruptSignal>) -> Self {
+        match (self, asked) {
+            (Self::Lost { cause, .. } | Self::Server { cause, .. }, Some(signal)) => {
+                Self::Interrupted { cause, signal }
+            }
+            (failure, _) => failure,
+        }
+    }
+
     /// Whether the failure is an answer, be it that nobody is there, and not a silence.
     pub(super) fn is_in_time(&self) -> bool {
         match self {
             Self::Lost { in_time, .. } => *in_time,
             Self::Server { .. } | Self::Forgotten { .. } => true,
+            Self::BrokenOff | Self::Interrupted { .. } => false,
         }
     }
 
     /// Whether asking again can help.
     fn can_pass(&self) -> bool {
         match self {
-            Self::Lost { .. } => true,
-            Self::Forgotten { .. } => false,
+            Self::Lost { .. } | Self::BrokenOff => true,
+            Self::Forgotten { .. } | Self::Interrupted { .. } => false,
             Self::Server { condition, .. } => match condition {
                 Condition::Passing => true,
                 Condition::Lasting
@@ -140,6 +157,8 @@ impl Failure {
         let (condition, cause) = match self {
             Self::Lost { cause, .. } => return StoreError::Unreachable { address, cause },
             Self::Forgotten { cause } => return StoreError::Forgotten { address, cause },
+            Self::BrokenOff => unreachable!("a call that was broken off is made again"),
+            Self::Interrupted { cause, signal } => return StoreError::Interrupted { address, cause, signal },
             Self::Server { condition, cause } => (condition, cause),
         };
         let hint = match condition {
@@ -172,6 +191,9 @@ impl From<redis::RedisError> for Failure {
         if error.is_timeout() {
             return Self::io(&io::ErrorKind::TimedOut.into());
         }
+        if is_broken_off(&error) {
+            return Self::BrokenOff;
+        }
         if matches!(kind, redis::ErrorKind::Io | redis::ErrorKind::Parse) {
             return Self::lost(&error.to_string());
         }
@@ -180,17 +202,25 @@ impl From<redis::RedisError> for Failure {
     }
 }
 
+/// Whether a signal ended a call: neither the library makes it again nor, because of the socket's deadline, the system.
+fn is_broken_off(error: &redis::RedisError) -> bool {
+    type Shared = Arc<dyn Error + Send + Sync>;
+    let io = error.source().and_then(|source| source.downcast_ref::<Shared>()?.downcast_ref::<io::Error>());
+    io.is_some_and(|io| io.kind() == io::ErrorKind::Interrupted)
+}
+
 /// How often a call is tried again, and how long it waits before.
 #[derive(Debug)]
 pub(super) struct Patience {
     failures: u32,
     failures_max: u32,
     backoff_first: Duration,
+    interrupt: Interrupt,
 }
 
 impl Patience {
-    pub(super) fn new(failures_max: u32, backoff_first: Duration) -> Self {
-        Self { failures: 0, failures_max, backoff_first }
+    pub(super) fn new(failures_max: u32, backoff_first: Duration, interrupt: Interrupt) -> Self {
+        Self { failures: 0, failures_max, backoff_first, interrupt }
     }
 
     /// Whether the last attempt failed without any progress.
@@ -203,16 +233,21 @@ impl Patience {
         self.failures = 0;
     }
 
-    /// Waits after `failure`, or hands it back if there is no use in another attempt.
+    /// Waits after `failure`, or hands it back if there is no use in another attempt, or none is wanted.
     pub(super) fn wait_after(&mut self, failure: Failure) -> Result<(), Failure> {
+        if matches!(failure, Failure::BrokenOff) {
+            return Ok(());
+        }
         self.failures += 1;
         if !failure.can_pass() || self.failures >= self.failures_max {
             return Err(failure);
         }
         let doubled = 2_u32.saturating_pow(self.failures - 1);
         let wait = self.backoff_first.saturating_mul(doubled).min(BACKOFF_MAX);
-        thread::sleep(wait + jitter(wait));
-        Ok(())
+        if !self.interrupt.wait(wait + jitter(wait)) {
+            return Ok(());
+        }
+        Err(failure.interrupted(self.interrupt.asked()))
     }
 }
 
@@ -270,13 +305,26 @@ mod tests {
 
     #[test]
     fn patience_ends_at_its_limit_and_at_once_where_waiting_is_no_use() {
-        let mut patience = Patience::new(3, Duration::ZERO);
-        assert!(patience.wait_after(Failure::lost("x")).is_ok());
-        assert!(patience.wait_after(Failure::server(b"LOADING x")).is_ok());
-        assert!(patience.wait_after(Failure::lost("x")).is_err());
-        patience.restore();
-        assert!(patience.wait_after(Failure::lost("x")).is_ok());
-        assert!(Patience::new(3, Duration::ZERO).wait_after(Failure::server(b"OOM x")).is_err());
+        let patience = || Patience::new(3, Duration::ZERO, Interrupt::default());
+        let mut patience_of_three = patience();
+        assert!(patience_of_three.wait_after(Failure::lost("x")).is_ok());
+        assert!(patience_of_three.wait_after(Failure::server(b"LOADING x")).is_ok());
+        assert!(patience_of_three.wait_after(Failure::lost("x")).is_err());
+        patience_of_three.restore();
+        assert!(patience_of_three.wait_after(Failure::lost("x")).is_ok());
+        assert!(patience().wait_after(Failure::server(b"OOM x")).is_err());
+    }
+
+    #[test]
+    fn patience_ends_when_it_is_interrupted_and_a_call_that_the_signal_broke_off_is_made_again() {
+        let interrupt = Interrupt::default();
+        let mut patience = Patience::new(3, BACKOFF_MAX, interrupt.clone());
+        interrupt.ask(InterruptSignal::Terminated);
+        let broken_off = Failure::from(redis::RedisError::from(io::Error::from(io::ErrorKind::Interrupted)));
+        assert!(patience.wait_after(broken_off).is_ok());
+        let given_up = patience.wait_after(Failure::lost("gone")).unwrap_err().into_error("redis://db1", "dedup:");
+        let told = "interrupted by SIGTERM while waiting for the store at `redis://db1`";
+        assert_eq!((given_up.to_string().as_str(), given_up.cause().as_deref()), (told, Some("gone")));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use self::failure::{Failure, Patience};
 use self::wire::Reply;
 use super::marker::Owners;
 use super::{Access, Expected, FeedNote, Store, StoreConfig, StoreError};
-use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord};
+use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Digest, Interrupt, Marker, RunId, RunRecord};
 
 /// Claims in one round trip, where the settings do not say.
 const BATCH_SIZE: usize = 1_000;
@@ -56,6 +56,7 @@ struct Server {
     batch_size: usize,
     failures_max: u32,
     backoff_first: Duration,
+    interrupt: Interrupt,
 }
 
 /// The client library's connection, which has no `Debug` of its own.
@@ -76,7 +77,12 @@ impl Server {
             batch_size: config.batch_size.unwrap_or(BATCH_SIZE).max(1),
             failures_max: config.failures_max,
             backoff_first: failure::BACKOFF_FIRST,
+            interrupt: config.interrupt.clone(),
         }
+    }
+
+    fn patience(&self) -> Patience {
+        Patience::new(self.failures_max.min(ATTEMPTS_MAX), self.backoff_first, self.interrupt.clone())
     }
 
     /// Asks `count` questions, each spelled by `write`, and reads each reply with `read`; the answers are in order.
@@ -90,7 +96,7 @@ impl Server {
         mut read: impl FnMut(Reply<'_>) -> Option<T>,
     ) -> Result<Vec<T>, StoreError> {
         let mut answers = Vec::with_capacity(count);
-        let mut patience = Patience::new(self.failures_max.min(ATTEMPTS_MAX), self.backoff_first);
+        let mut patience = self.patience();
         while answers.len() < count {
             let answered_before = answers.len();
             // After a failure one batch at a time: a proxy that holds back could never get through with more.
@@ -115,7 +121,7 @@ impl Server {
 
     /// Connects for claims. A server that refuses the connection is not there; only one that is slow is asked again.
     fn connect(&mut self) -> Result<(), StoreError> {
-        let mut patience = Patience::new(self.failures_max.min(ATTEMPTS_MAX), self.backoff_first);
+        let mut patience = self.patience();
         loop {
             match self.place.link() {
                 Ok(link) => {
@@ -138,7 +144,7 @@ impl Server {
         &mut self,
         mut operation: impl FnMut(&mut redis::Connection) -> redis::RedisResult<T>,
     ) -> Result<T, StoreError> {
-        let mut patience = Patience::new(self.failures_max.min(ATTEMPTS_MAX), self.backoff_first);
+        let mut patience = self.patience();
         loop {
             let connection = self.control.take().map_or_else(|| self.place.control().map(ControlConnection), Ok);
             let attempt = connection.and_then(|mut connection| {
