@@ -7,7 +7,7 @@ use super::summary;
 use crate::input::InputError;
 use crate::output::OutputError;
 use crate::pipeline::IngestError;
-use crate::run::{FeedLockError, StartRefusal};
+use crate::run::{FeedLockError, ProtocolStop, StartRefusal};
 
 /// What stands after a failure that leaves the run open.
 const GOES_ON: &str = "nothing of this feed is published: mend the cause and repeat the command, the run goes on";
@@ -22,15 +22,7 @@ impl From<IngestError> for Failure {
             IngestError::Output(error) => of_output(&error, words),
             IngestError::Journal(error) => Self::new(ExitCode::of_write_error(&error.source), words).hint(GOES_ON),
             IngestError::Lock(error) => of_lock(&error, words),
-            IngestError::Refused(StartRefusal::OtherFeed { .. }) => {
-                Self::usage(words).hint("give another `--run-id`, or none")
-            }
-            IngestError::Refused(StartRefusal::OtherProfile { .. }) => {
-                Self::usage(words).hint("give the profile of the run, or another `--run-id`, or none")
-            }
-            IngestError::Refused(StartRefusal::PublishingElsewhere { .. }) => {
-                Self::new(ExitCode::TryLater, words).hint("repeat the command there, with the same output folder")
-            }
+            IngestError::Protocol(stop) => of_protocol(&stop, words),
             IngestError::Gate(stop) => {
                 let failure = Self::unfit_feed(words).hint(
                     "nothing is published and no claim is kept: correct the feed, the profile or the expectation",
@@ -41,10 +33,6 @@ impl From<IngestError> for Failure {
             IngestError::Interrupted { signal, .. } => {
                 Self::new(ExitCode::of_signal(signal), words).hint(REPEAT_TO_GO_ON)
             }
-            IngestError::Overtaken { .. } => Self::new(ExitCode::TryLater, words)
-                .hint("nothing was published by this process: let the other worker finish, then repeat the command"),
-            IngestError::Stuck { .. } => Self::new(ExitCode::StoreForgot, words)
-                .hint("put the files of the run back into its folder as they were, and repeat the command"),
             IngestError::Unfinished(error) => {
                 return Self::from(*error).hint(
                     "the run is sealed and some of its files may stand already: repeat the command, it goes on with \
@@ -57,6 +45,43 @@ impl From<IngestError> for Failure {
             }
         };
         source.into_iter().fold(failure, Self::caused_by)
+    }
+}
+
+fn of_protocol(stop: &ProtocolStop, words: String) -> Failure {
+    match stop {
+        ProtocolStop::Refused(refusal) => of_refusal(refusal, words),
+        ProtocolStop::Overtaken { .. } => Failure::new(ExitCode::TryLater, words)
+            .hint("nothing was published by this process: let the other worker finish, then repeat the command"),
+        ProtocolStop::RecordGone { .. } => Failure::new(ExitCode::StoreForgot, words).hint(
+            "nothing of this input is published: put the newest copy of the store back before anything is ingested again",
+        ),
+        ProtocolStop::Unsettled { .. } | ProtocolStop::NotFreed { .. } => {
+            Failure::new(ExitCode::TryLater, words).hint(REPEAT_TO_GO_ON)
+        }
+        ProtocolStop::Stuck { run, .. } => Failure::new(ExitCode::StoreForgot, words).hint(format!(
+            "put the files of the run back into its folder as they were, and repeat the command; or say what became of \
+             them with `feeddedup resolve {run} --published` or `--lost`"
+        )),
+    }
+}
+
+fn of_refusal(refusal: &StartRefusal, words: String) -> Failure {
+    match refusal {
+        StartRefusal::OtherFeed { .. } => Failure::usage(words).hint("give another `--run-id`, or none"),
+        StartRefusal::OtherProfile { .. } => {
+            Failure::usage(words).hint("give the profile of the run, or another `--run-id`, or none")
+        }
+        StartRefusal::Running { lease_left: Some(left), .. } => Failure::new(ExitCode::TryLater, words).hint(format!(
+            "let it finish; if its worker is dead, repeat the command in {} s, when its lease is over",
+            left.as_secs() + 1
+        )),
+        StartRefusal::Running { lease_left: None, .. } => Failure::new(ExitCode::TryLater, words)
+            .hint("let it finish; whether its worker is alive is not known: repeat the command on that host"),
+        StartRefusal::PublishingElsewhere { run, .. } => Failure::new(ExitCode::TryLater, words).hint(format!(
+            "repeat the command there, with the same output folder; if that is gone, say what became of its files with \
+             `feeddedup resolve {run} --published` or `--lost`"
+        )),
     }
 }
 

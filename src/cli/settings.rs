@@ -225,7 +225,6 @@ impl Settings {
         let refusals = [
             (self.fail_mode.value == FailMode::Open, self.fail_mode.shown("fail_mode"), "leave it at `closed`"),
             (self.layout.value == Layout::Compact, self.layout.shown("layout"), "leave it at `shared`"),
-            (self.wait_replicas.value.get() > 0, self.wait_replicas.shown("wait_replicas"), "leave it at 0"),
             (self.drift_check.value, self.drift_check.shown("drift_check"), "leave it at `false`"),
         ];
         match refusals.into_iter().find(|(is_refused, ..)| *is_refused) {
@@ -283,6 +282,8 @@ impl Settings {
             claim_ttl: self.claim_ttl(),
             lock_timeout: Duration::from_millis(self.lock_timeout_ms.value.get()),
             batch_size: self.batch_size.as_ref().map(|setting| small(setting.value.get())),
+            replicas_min: u32::try_from(self.wait_replicas.value.get()).expect("at most 5 replicas are waited for"),
+            replicas_timeout: Duration::from_millis(self.wait_timeout_ms.value.get()),
             failures_max: u32::try_from(self.breaker_threshold.value.get()).expect("a threshold is at most 20"),
             username: self.username.as_ref().map(|setting| setting.value.as_str().to_owned()),
             password,

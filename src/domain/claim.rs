@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{PostedDay, RunId, SourceHash};
 
 /// A record's bid for its source hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Claim {
     pub source_hash: SourceHash,
     /// Orders the embedded store: the months of a feed are its working set.
@@ -15,7 +15,7 @@ pub struct Claim {
 }
 
 /// On whose behalf claims are made: what a marker says apart from the row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub run: RunId,
     /// Which attempt at the run, from 1.
@@ -28,7 +28,7 @@ pub struct Owner {
 pub type Bid = Arc<Owner>;
 
 /// What stands in the store under a claimed source hash.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Marker {
     /// One of ours, from this run or another.
     Run { owner: Arc<Owner>, row: u64 },
@@ -38,18 +38,19 @@ pub enum Marker {
     Unreadable,
 }
 
-/// A claim of a dead attempt that passes to its run's present epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A claim that passes to another owner: from a dead attempt to its run's present epoch, or from a run that was barred
+/// from publishing to one that has the same record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Adoption {
     pub claim: Claim,
     /// The marker that was found: its owner and its row.
     pub found: (Arc<Owner>, u64),
-    /// The owner from now on: the present epoch, and the time of the first sight.
+    /// The owner from now on; within a run the time of the first sight stays.
     pub owner: Arc<Owner>,
 }
 
 /// The store's answer to a claim.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClaimOutcome {
     /// Nobody had claimed the hash; the marker is ours now.
     Novel,

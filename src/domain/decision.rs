@@ -96,10 +96,33 @@ pub struct Decided {
     pub basis: Option<Basis>,
 }
 
+/// What the state of a foreign run says of a record that it has claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// A published output holds the record.
+    Suppress,
+    /// The run may still publish it.
+    Hold,
+    /// The run cannot publish it any more, or did not: the claim may be taken over.
+    TakeOver,
+}
+
+/// Judges a marker of `epoch` by what is known of its run.
+///
+/// A marker of an earlier epoch than the published one is of an attempt that died: what was published had taken over
+/// every claim it accepted. A marker of a later epoch than the record's says that the store forgot the record.
+pub fn judge(epoch: u32, view: Option<&RunView>) -> Judgement {
+    let Some(view) = view.filter(|view| epoch <= view.epoch) else { return Judgement::Hold };
+    match view.state {
+        RunState::Published if epoch == view.epoch => Judgement::Suppress,
+        RunState::Published | RunState::Fenced | RunState::Reverted => Judgement::TakeOver,
+        RunState::Open | RunState::Sealed | RunState::Publishing => Judgement::Hold,
+    }
+}
+
 /// Decides one record of run `run` by the store's answer; `view` tells what is known of another run.
 ///
-/// Only what a published attempt accepted suppresses. A run that is not published may never be; and a marker of an
-/// earlier epoch than the published one is of an attempt that died, which may have read a feed of other bytes.
+/// Only what a published attempt accepted suppresses; what might be taken over and was not is held.
 pub fn decide(
     run: &RunId,
     row: u64,
@@ -122,8 +145,10 @@ pub fn decide(
         }
         Marker::Run { owner, row: first } => {
             let feed = view(&owner.run);
-            let is_published = |known: &Arc<RunView>| known.state == RunState::Published && known.epoch == owner.epoch;
-            let decision = if feed.as_ref().is_some_and(is_published) { Decision::Suppressed } else { Decision::Held };
+            let decision = match judge(owner.epoch, feed.as_deref()) {
+                Judgement::Suppress => Decision::Suppressed,
+                Judgement::Hold | Judgement::TakeOver => Decision::Held,
+            };
             (decision, Basis::Row { owner, row: first, feed })
         }
     };
@@ -157,6 +182,23 @@ mod tests {
         assert_eq!(check(foreign(), None), Decision::Held, "a run without a record may still publish");
         let orphaned = check_epoch(foreign(), Some(RunState::Published), 2);
         assert_eq!(orphaned, Decision::Held, "the attempt that published did not accept it");
+    }
+
+    #[test]
+    fn a_claim_is_taken_over_where_its_attempt_cannot_publish_any_more() {
+        use Judgement::{Hold, Suppress, TakeOver};
+        for (state, earlier, same, later) in [
+            (RunState::Open, Hold, Hold, Hold),
+            (RunState::Sealed, Hold, Hold, Hold),
+            (RunState::Publishing, Hold, Hold, Hold),
+            (RunState::Published, TakeOver, Suppress, Hold),
+            (RunState::Fenced, TakeOver, TakeOver, Hold),
+            (RunState::Reverted, TakeOver, TakeOver, Hold),
+        ] {
+            let view = RunView { state, epoch: 2, feed_name: String::new() };
+            assert_eq!([1, 2, 3].map(|epoch| judge(epoch, Some(&view))), [earlier, same, later], "{state:?}");
+        }
+        assert_eq!(judge(1, None), Hold);
     }
 
     #[test]

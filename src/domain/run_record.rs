@@ -1,6 +1,6 @@
 //! What a store remembers of a run.
 
-use super::{Digest, RunId};
+use super::{Digest, Lineage, RunId};
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ impl RunState {
 }
 
 /// An output file of a sealed run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OutputRecord {
     /// File name within the run's folder.
     pub name: String,
@@ -55,7 +55,7 @@ pub struct OutputRecord {
 pub type RunCounts = [u64; 6];
 
 /// A run as its store remembers it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RunRecord {
     pub run: RunId,
     pub state: RunState,
@@ -73,10 +73,16 @@ pub struct RunRecord {
     pub opened_at: String,
     pub host: String,
     pub pid: u32,
+    /// The kernel lock that the worker holds, as its host numbers files: who gets it knows that the worker is dead.
+    pub lock: String,
+    /// Which history the store's data had when the attempt began.
+    pub lineage: Lineage,
     /// The absolute folder of the outputs.
     pub folder: String,
     /// The stem that all output names start with, number included: `july` or `july.2`.
     pub stem: String,
+    /// The published runs because of which records of this run are suppressed; empty before the feed was read.
+    pub suppressed_against: Vec<RunId>,
     /// Records by decision; zero before the seal.
     pub counts: RunCounts,
     /// The outputs with their digests; empty before the seal.

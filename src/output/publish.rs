@@ -16,40 +16,28 @@ pub fn sync_folder(folder: &Path) -> Result<(), OutputError> {
     opened.map_err(|source| OutputError::writing(folder, source))
 }
 
-/// The first of `outputs` whose temporary is not in its folder.
-pub fn first_missing<'a>(
-    names: &OutputNames,
-    attempt: &Attempt,
-    outputs: &'a [OutputRecord],
-) -> Option<&'a OutputRecord> {
-    let is_missing =
-        |output: &&OutputRecord| attempt.temporary_of(&names.folder.join(&output.name)).symlink_metadata().is_err();
-    outputs.iter().find(is_missing)
+/// Whether the temporary of `output` is in its folder.
+pub fn is_waiting(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) -> bool {
+    attempt.temporary_of(&names.folder.join(&output.name)).symlink_metadata().is_ok()
 }
 
-/// Gives `outputs` their names, in order, and waits until the disk knows them. May be repeated after a crash.
-///
-/// Returns the first output of which neither the temporary nor the target is there with the sealed digest.
-pub fn publish<'a>(
-    names: &OutputNames,
-    attempt: &Attempt,
-    outputs: &'a [OutputRecord],
-) -> Result<Option<&'a OutputRecord>, OutputError> {
-    for output in outputs {
-        let target = names.folder.join(&output.name);
-        let temporary = attempt.temporary_of(&target);
-        if temporary.symlink_metadata().is_ok() {
-            match rename_without_replacing(&temporary, &target) {
-                // Linked by an attempt that died before it unlinked.
-                Err(OutputError::Occupied { .. }) if is_published(&target, output)? => remove(&temporary),
-                renamed => renamed?,
-            }
-        } else if !is_published(&target, output)? {
-            return Ok(Some(output));
+/// Whether `output` stands under its name as it was sealed.
+pub fn is_standing(names: &OutputNames, output: &OutputRecord) -> Result<bool, OutputError> {
+    is_published(&names.folder.join(&output.name), output)
+}
+
+/// Gives `output` its name. May be repeated after a crash.
+pub fn publish(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) -> Result<(), OutputError> {
+    let target = names.folder.join(&output.name);
+    let temporary = attempt.temporary_of(&target);
+    match rename_without_replacing(&temporary, &target) {
+        // Linked by an attempt that died before it unlinked.
+        Err(OutputError::Occupied { .. }) if is_published(&target, output)? => {
+            remove(&temporary);
+            Ok(())
         }
+        renamed => renamed,
     }
-    sync_folder(&names.folder)?;
-    Ok(None)
 }
 
 /// Whether `target` is the file that was sealed as `output`.

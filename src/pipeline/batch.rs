@@ -1,8 +1,8 @@
 //! What travels between the stages.
 
-use super::claimer::Views;
 use crate::domain::{Amount, Claim, ClaimOutcome, Currency, Decided, Money, PostedDay, RejectReason, SourceHash};
 use crate::input::{FeedBlock, SkipRule};
+use crate::run::Views;
 
 /// A block of a feed on its way to the hashers.
 #[derive(Debug)]

@@ -3,16 +3,18 @@
 use std::collections::HashSet;
 
 use super::batch::{Batch, DecidedBatch, HashedBlock};
-use super::claimer::Views;
+use super::closing::check_gates;
 use super::error::IngestError;
-use super::ingest::check_gates;
-use super::open_run::{FeedIdentity, choose_run};
+use super::ingest::plan;
 use super::request::{IngestRequest, Progress};
 use super::stages::read_and_hash;
 use super::writers::{RecordTotals, RejectNote, count_batch};
-use crate::domain::{ClaimOutcome, Decided, Decision, Marker, Money, RunCounts, RunId, decide};
-use crate::run::Start;
-use crate::store::Store;
+use crate::domain::{
+    ClaimOutcome, Decided, Decision, Judgement, KnownRun, Lease, Marker, Money, RunCounts, RunId, RunState, RunView,
+    decide, judge,
+};
+use crate::run::{FeedLock, Start, Views, choose, view_of};
+use crate::store::{Store, StoreError};
 
 /// Claims looked up at once.
 const LOOK_UPS_PER_CALL: usize = 32_768;
@@ -42,13 +44,13 @@ pub fn dry_run(
     store: &mut dyn Store,
     progress: &dyn Progress,
 ) -> Result<DryRunReport, IngestError> {
-    let (format, reader) = request.feed.reader(&request.profile)?;
+    let (_, reader) = request.feed.reader(&request.profile)?;
     let snapshot = request.feed.snapshot(&request.interrupt)?;
-    let feed = FeedIdentity::new(request, &snapshot, format);
-    let run = match choose_run(request, &feed, store)? {
+    let lock = FeedLock::look(&request.lock_folder, &snapshot.digest).unwrap_or_default();
+    let run = match choose::<_, IngestError>(&plan(request, snapshot.digest, lock), store)? {
         Start::Begin { run, .. } => run,
-        Start::GoOn(record) | Start::Publish(record) => record.run,
-        Start::NextPass => unreachable!("`choose_run` goes on to the next pass"),
+        Start::GoOn { left: record, .. } | Start::Publish(record) => record.run,
+        Start::NextPass => unreachable!("`choose` goes on to the next pass"),
     };
     progress.start(&request.feed.shown, snapshot.bytes);
     let mut looker =
@@ -89,14 +91,19 @@ impl Looker<'_> {
         let markers = self.store.look_up(&batch.claims)?;
         let outcomes: Vec<_> =
             markers.into_iter().map(|marker| marker.map_or(ClaimOutcome::Novel, ClaimOutcome::Found)).collect();
-        self.views.load_owners_of(&outcomes, &self.run, self.store)?;
+        let store = &mut *self.store;
+        self.views.load_owners_of(&outcomes, &self.run, |run| {
+            Ok::<_, StoreError>(store.run_record(run)?.map(|known| as_if_fenced(known)))
+        })?;
         for (claim, outcome) in batch.claims.iter().zip(outcomes) {
             let short = *claim.source_hash.as_bytes().first_chunk().expect("a hash is longer than its half");
             let is_novel = outcome == ClaimOutcome::Novel;
             let is_own = matches!(&outcome, ClaimOutcome::Found(Marker::Run { owner, .. }) if owner.run == self.run);
-            let mut decided = decide(&self.run, claim.row, outcome, |run| self.views.view(run));
+            let is_left = matches!(&outcome, ClaimOutcome::Found(Marker::Run { owner, .. })
+                if judge(owner.epoch, self.views.view(&owner.run).as_deref()) == Judgement::TakeOver);
             // A claim of an attempt that died would pass to the first row that has its hash.
-            let is_first_sight = is_novel || is_own;
+            let mut decided = decide(&self.run, claim.row, outcome, |run| self.views.view(run));
+            let is_first_sight = is_novel || is_own || is_left;
             if is_first_sight {
                 let decision = if self.seen.insert(short) { Decision::Accepted } else { Decision::Suppressed };
                 decided = Decided { decision, basis: None };
@@ -107,4 +114,13 @@ impl Looker<'_> {
         count_batch(&batch, &mut self.totals);
         Ok(())
     }
+}
+
+/// A run as a run that started now would find it: one whose worker is dead would be barred from publishing.
+fn as_if_fenced(known: KnownRun) -> RunView {
+    let KnownRun { mut record, lease } = known;
+    if record.state == RunState::Open && lease == Lease::Over {
+        record.state = RunState::Fenced;
+    }
+    view_of(record)
 }

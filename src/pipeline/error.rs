@@ -3,10 +3,10 @@
 use std::fmt;
 
 use super::writers::RejectNote;
-use crate::domain::{InterruptSignal, RunId};
+use crate::domain::InterruptSignal;
 use crate::input::InputError;
 use crate::output::OutputError;
-use crate::run::{FeedLockError, GateFailure, JournalError, StartRefusal};
+use crate::run::{FeedLockError, GateFailure, JournalError, ProtocolStop};
 use crate::store::StoreError;
 
 /// A gate that does not hold.
@@ -27,21 +27,13 @@ pub enum IngestError {
     Store(StoreError),
     Journal(JournalError),
     Lock(FeedLockError),
-    Refused(StartRefusal),
+    /// The rules of runs stop it.
+    Protocol(ProtocolStop),
     Gate(Box<GateStop>),
     /// A signal asked for an early end while this feed was worked on.
     Interrupted {
         feed: String,
         signal: InterruptSignal,
-    },
-    /// Another worker changed the run's record.
-    Overtaken {
-        run: RunId,
-    },
-    /// A run that died between its renames cannot go on: an output is neither there nor waiting.
-    Stuck {
-        run: RunId,
-        output: String,
     },
     /// The run is sealed, and its publishing broke off: some of its files may stand already.
     Unfinished(Box<IngestError>),
@@ -64,7 +56,7 @@ macro_rules! from {
 }
 
 from!(Input: InputError, Output: OutputError, Store: StoreError, Journal: JournalError, Lock: FeedLockError,
-    Refused: StartRefusal);
+    Protocol: ProtocolStop);
 
 impl fmt::Display for IngestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,24 +66,9 @@ impl fmt::Display for IngestError {
             Self::Store(error) => error.fmt(f),
             Self::Journal(error) => error.fmt(f),
             Self::Lock(error) => error.fmt(f),
-            Self::Refused(StartRefusal::OtherFeed { run, feed_name }) => {
-                write!(f, "run `{run}` is over another feed, which was `{feed_name}`")
-            }
-            Self::Refused(StartRefusal::OtherProfile { run }) => {
-                write!(f, "run `{run}` read the feed with another profile")
-            }
-            Self::Refused(StartRefusal::PublishingElsewhere { run, host, folder }) => {
-                write!(f, "run `{run}` is being published on `{host}` in `{folder}`")
-            }
+            Self::Protocol(stop) => stop.fmt(f),
             Self::Gate(stop) => write!(f, "{}: {}", stop.feed, stop.failure),
             Self::Interrupted { feed, signal } => write!(f, "interrupted by {signal} in the middle of `{feed}`"),
-            Self::Overtaken { run } => write!(f, "another worker has taken run `{run}` over"),
-            Self::Stuck { run, output } => {
-                write!(
-                    f,
-                    "run `{run}` died while publishing, and its `{output}` is neither there as it was sealed nor waiting"
-                )
-            }
             Self::Unfinished(error) => error.fmt(f),
             Self::ControlTotals => write!(f, "records or money in are not the sum over the decisions"),
             Self::Panicked | Self::WriterGone => write!(f, "a part of the program failed"),
@@ -108,11 +85,9 @@ impl std::error::Error for IngestError {
             Self::Journal(error) => error.source(),
             Self::Lock(error) => error.source(),
             Self::Unfinished(error) => error.source(),
-            Self::Refused(_)
+            Self::Protocol(_)
             | Self::Gate(_)
             | Self::Interrupted { .. }
-            | Self::Overtaken { .. }
-            | Self::Stuck { .. }
             | Self::ControlTotals
             | Self::Panicked
             | Self::WriterGone => None,

@@ -10,15 +10,17 @@
 
 mod batch;
 mod claimer;
+mod closing;
 mod collector;
 mod dry_run;
 mod error;
 mod feed_file;
+mod feed_work;
 mod hash_listing;
 mod hasher;
 mod ingest;
 mod latency;
-mod open_run;
+mod lease;
 mod pipe;
 mod request;
 mod router;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::error::IngestError;
 use super::feed_file::FeedFile;
@@ -34,6 +35,8 @@ pub struct IngestRequest {
     pub threads: usize,
     pub tags: BTreeMap<String, String>,
     pub gates: Gates,
+    /// How long others wait for a sign of life of this run's worker.
+    pub lease: Duration,
     /// Where locks on feeds are kept.
     pub lock_folder: PathBuf,
     pub worker: Worker,

@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::domain::{Canonicalizer, Claim, Decision, Interrupt, Owner, RawRecord, RunId};
+use crate::domain::{Canonicalizer, Claim, Decision, Interrupt, Owner, RawRecord, RunId, RunState};
 use crate::input::Profile;
-use crate::run::Gates;
+use crate::run::{Gates, StartRefusal};
 use crate::store::{Access, MemoryStore, Store, StoreConfig, StoreLocation};
 
 struct Silent;
@@ -41,6 +41,7 @@ fn request(folder: &Path, feed: &[u8], run: &str, threads: usize) -> IngestReque
         threads,
         tags: BTreeMap::new(),
         gates: Gates { reject_limit: 50, rejects_min: 20, ..Gates::default() },
+        lease: Duration::from_secs(60),
         lock_folder: folder.join("locks"),
         worker: Worker { host: "db1".into(), user: "ops".into(), pid: 7 },
         store_address: "memory".into(),
@@ -55,6 +56,8 @@ fn embedded(folder: &Path, batch_size: Option<usize>) -> Box<dyn Store> {
         claim_ttl: Duration::from_secs(1),
         lock_timeout: Duration::from_millis(50),
         batch_size,
+        replicas_min: 0,
+        replicas_timeout: Duration::ZERO,
         failures_max: 1,
         username: None,
         password: None,
@@ -201,6 +204,8 @@ fn a_run_that_died_is_gone_on_with_and_others_wait_for_it() {
     std::fs::create_dir(&dying.folder).unwrap();
     let died = ingest(&dying, &mut *store, &RemoveFolder(&dying.folder));
     assert!(matches!(died, Err(IngestError::Output(_))), "{died:?}");
+    // A process that is killed does not give its lease up.
+    assert!(store.renew_lease(&RunId::parse("r-1").unwrap(), 1, Duration::from_secs(60)).unwrap());
     let mut other = request(folder.path(), format!("{feed}A,9,1,EUR,2026-07-01\n").as_bytes(), "r-2", 1);
     other.stem = "other".into();
     let report = ingest(&other, &mut *store, &Silent).unwrap();
@@ -213,6 +218,26 @@ fn a_run_that_died_is_gone_on_with_and_others_wait_for_it() {
     other.stem = "other".into();
     let report = ingest(&other, &mut *store, &Silent).unwrap();
     assert_eq!((report.counts, report.pass), ([0, 3, 0, 0, 0, 0], 2), "the next pass decides what was held");
+}
+
+#[test]
+fn a_run_that_gave_up_leaves_its_records_to_whoever_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let feed = feed_of(&[(0, 1), (0, 2)]);
+    let mut store = embedded(folder.path(), None);
+    let mut dying = request(folder.path(), feed.as_bytes(), "r-1", 1);
+    dying.folder = folder.path().join("out");
+    std::fs::create_dir(&dying.folder).unwrap();
+    ingest(&dying, &mut *store, &RemoveFolder(&dying.folder)).unwrap_err();
+    let mut other = request(folder.path(), format!("{feed}A,9,1,EUR,2026-07-01\n").as_bytes(), "r-2", 1);
+    other.stem = "other".into();
+    let report = ingest(&other, &mut *store, &Silent).unwrap();
+    assert_eq!(report.counts, [3, 0, 0, 0, 0, 0]);
+    let state = |store: &mut dyn Store| store.run_record(&RunId::parse("r-1").unwrap()).unwrap().unwrap().record.state;
+    assert_eq!(state(&mut *store), RunState::Fenced);
+    let report = ingest(&request(folder.path(), feed.as_bytes(), "r-1", 1), &mut *store, &Silent).unwrap();
+    assert_eq!((report.counts, report.is_resumed), ([0, 2, 0, 0, 0, 0], true), "the other run has them");
+    assert_eq!(state(&mut *store), RunState::Published);
 }
 
 /// Appends a line to the feed when the run begins to read it.
@@ -249,7 +274,7 @@ fn a_feed_that_changes_while_it_is_read_is_not_published_and_keeps_no_claim() {
 }
 
 #[test]
-fn what_a_dead_attempt_claimed_and_the_next_one_did_not_is_held_and_not_suppressed() {
+fn what_a_dead_attempt_claimed_and_the_next_one_did_not_is_taken_over_and_not_suppressed() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = embedded(folder.path(), None);
     let feed = format!("{HEADER}\nA,1,1,EUR,2026-07-01\nA,2,2,EUR,2026-07-01\nA,2,2,EUR,2026-07-01\n");
@@ -275,7 +300,7 @@ fn what_a_dead_attempt_claimed_and_the_next_one_did_not_is_held_and_not_suppress
     let run = RunId::parse("r-1").unwrap();
     let owner = Arc::new(Owner { run: run.clone(), epoch: 1, seen_at: "2026-07-15T09:03:00Z".into() });
     let second = [claim("A,2,2,EUR,2026-07-01", 2)];
-    assert_eq!(store.release(&run, &second).unwrap(), 1);
+    assert_eq!(store.release(&run, 1, &second).unwrap(), 1);
     let foreign = [claim("A,2,2,EUR,2026-07-01", 7), claim("A,9,9,EUR,2026-07-01", 9)];
     store.claim(&owner, &foreign).unwrap();
 
@@ -283,7 +308,7 @@ fn what_a_dead_attempt_claimed_and_the_next_one_did_not_is_held_and_not_suppress
     assert_eq!((report.counts, report.is_resumed), ([2, 1, 0, 0, 0, 0], true), "the first row with the hash has it");
     let orphan = format!("{HEADER}\nA,9,9,EUR,2026-07-01\nA,2,2,EUR,2026-07-01\n");
     let report = ingest(&request_of(&orphan, "r-2"), &mut *store, &Silent).unwrap();
-    assert_eq!(report.counts, [0, 1, 0, 1, 0, 0], "no output of the published attempt holds record 9");
+    assert_eq!(report.counts, [1, 1, 0, 0, 0, 0], "no output of the published attempt holds record 9");
 }
 
 #[test]
@@ -308,7 +333,13 @@ fn a_named_run_is_refused_under_another_profile() {
     let mut other = request(folder.path(), feed.as_bytes(), "r-1", 1);
     other.profile = Profile::from_toml("[constants]\ncurrency = \"USD\"").unwrap();
     let refused = ingest(&other, &mut *store, &Silent);
-    assert!(matches!(refused, Err(IngestError::Refused(crate::run::StartRefusal::OtherProfile { .. }))), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Err(IngestError::Protocol(crate::run::ProtocolStop::Refused(StartRefusal::OtherProfile { .. })))
+        ),
+        "{refused:?}"
+    );
 }
 
 #[test]

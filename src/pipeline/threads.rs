@@ -8,13 +8,14 @@ use std::thread::{self, ScopedJoinHandle};
 use super::claimer::{Claimer, Holder};
 use super::collector::{Collected, Collector};
 use super::error::IngestError;
+use super::lease::LeaseKeeper;
 use super::request::{IngestRequest, Progress};
 use super::router::{decide_batch, route_all};
 use super::writers::{AuditWriter, RecordTotals, RecordWriter, flush_files, write_audit, write_records};
-use crate::domain::Bid;
+use crate::domain::RunId;
 use crate::input::FeedReader;
 use crate::output::{AuditLog, DecisionFiles, Latency, OutputError};
-use crate::store::Store;
+use crate::run::ClaimBatch;
 
 /// Batches that wait between two stages: none, each is handed over. A batch of a large store has tens of megabytes,
 /// and the blocks that wait behind the hashers keep every stage at work.
@@ -35,6 +36,9 @@ pub(super) struct Stages<'a> {
     /// The folder of the outputs, for messages.
     pub(super) folder: &'a Path,
     pub(super) progress: &'a dyn Progress,
+    pub(super) run: &'a RunId,
+    /// How many claims the store likes at once.
+    pub(super) claims_max: usize,
 }
 
 /// What the stages leave.
@@ -48,20 +52,23 @@ pub(super) struct Staged {
 }
 
 impl Stages<'_> {
-    /// Runs every stage to the feed's end, claiming under `bid` on the calling thread.
-    pub(super) fn run(self, store: &mut dyn Store, bid: &Bid) -> Result<Staged, IngestError> {
-        if self.request.threads <= 1 { self.run_here(store, bid) } else { self.run_on_threads(store, bid) }
+    /// Runs every stage to the feed's end, claiming by `claim` on the calling thread, as long as `lease` is ours.
+    pub(super) fn run(
+        self,
+        lease: &LeaseKeeper,
+        claim: &mut ClaimBatch<'_, IngestError>,
+    ) -> Result<Staged, IngestError> {
+        let claimer = Claimer::new(self.request, lease, claim);
+        if self.request.threads <= 1 { self.run_here(claimer) } else { self.run_on_threads(claimer) }
     }
 
     /// Every stage in turn on the calling thread, batch by batch: what happens, and in which order, is always the same.
-    fn run_here(self, store: &mut dyn Store, bid: &Bid) -> Result<Staged, IngestError> {
-        let Self { request, reader, files, audit, folder: _, progress } = self;
-        let claims_max = store.claims_per_call();
-        let mut claimer = Claimer::new(store, Bid::clone(bid));
+    fn run_here(self, mut claimer: Claimer<'_, '_>) -> Result<Staged, IngestError> {
+        let Self { request, reader, files, audit, folder: _, progress, run, claims_max } = self;
         let mut records = RecordWriter::new(files);
         let mut audit = AuditWriter::new(audit);
         let take_batch = |batch| {
-            let (decided, room) = decide_batch(&bid.run, claimer.claim_batch(batch)?, progress);
+            let (decided, room) = decide_batch(run, claimer.claim_batch(batch)?, progress);
             records.write(&decided)?;
             audit.write(&decided)?;
             Ok(room)
@@ -70,10 +77,8 @@ impl Stages<'_> {
         Ok(Staged::new(records.finish()?, audit, collected, &claimer))
     }
 
-    fn run_on_threads(self, store: &mut dyn Store, bid: &Bid) -> Result<Staged, IngestError> {
-        let Self { request, reader, files, audit, folder, progress } = self;
-        let claims_max = store.claims_per_call();
-        let mut claimer = Claimer::new(request, store, Bid::clone(bid));
+    fn run_on_threads(self, mut claimer: Claimer<'_, '_>) -> Result<Staged, IngestError> {
+        let Self { request, reader, files, audit, folder, progress, run, claims_max } = self;
         thread::scope(|scope| {
             let (flusher, to_flush) = sync_channel(SPARE_MAX);
             let (to_records, for_records) = sync_channel(BATCHES_WAITING_MAX);
@@ -93,7 +98,7 @@ impl Stages<'_> {
             });
             let routing = scope.spawn(move || {
                 step_back();
-                route_all(&bid.run, &for_router, &[to_records, to_audit], &give_room, progress)
+                route_all(run, &for_router, &[to_records, to_audit], &give_room, progress)
             });
             let collecting = scope.spawn(move || {
                 step_back();
@@ -127,7 +132,7 @@ impl Stages<'_> {
 }
 
 impl Staged {
-    fn new(totals: RecordTotals, audit: AuditWriter, collected: Collected, claimer: &Claimer<'_>) -> Self {
+    fn new(totals: RecordTotals, audit: AuditWriter, collected: Collected, claimer: &Claimer<'_, '_>) -> Self {
         let AuditWriter { audit, skipped } = audit;
         let (latency, holders) = (claimer.latencies.percentiles(), claimer.holders());
         Self { totals, audit, skipped, collected, latency, holders }

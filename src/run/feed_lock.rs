@@ -5,6 +5,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::domain::Digest;
@@ -13,6 +14,7 @@ use crate::domain::Digest;
 #[derive(Debug)]
 pub struct FeedLock {
     _file: File,
+    id: String,
 }
 
 /// Why the lock was not had.
@@ -60,10 +62,28 @@ impl FeedLock {
             }
             Err(TryLockError::Error(source)) => return Err(fail(source)),
         }
+        let id = id_of(&file).map_err(fail)?;
         // Only for the message of whoever comes second.
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(holder.as_bytes())).map_err(fail)?;
-        Ok(Self { _file: file })
+        Ok(Self { _file: file, id })
     }
+
+    /// Which lock it is on this host, however its folder is called: who gets it knows that its last holder is dead.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The lock that `take` would get now, if there is one and nobody holds it; nothing is made or changed.
+    pub fn look(folder: &Path, feed: &Digest) -> Option<String> {
+        let file = File::open(folder.join(format!("{feed}.lock"))).ok()?;
+        file.try_lock_shared().ok()?;
+        id_of(&file).ok()
+    }
+}
+
+fn id_of(file: &File) -> io::Result<String> {
+    let about = file.metadata()?;
+    Ok(format!("{}:{}", about.dev(), about.ino()))
 }
 
 #[cfg(test)]
@@ -78,7 +98,11 @@ mod tests {
         let second = FeedLock::take(folder.path(), &feed, "process 8 on db1").unwrap_err();
         assert_eq!(second.to_string(), "the feed is being ingested already, by process 7 on db1");
         assert!(FeedLock::take(folder.path(), &Digest::of(b"another"), "process 8 on db1").is_ok());
+        assert_eq!(FeedLock::look(folder.path(), &feed), None, "somebody holds it");
+        assert_eq!(FeedLock::look(folder.path(), &Digest::of(b"nobody's")), None);
+        let id = first.id().to_owned();
         drop(first);
+        assert_eq!(FeedLock::look(folder.path(), &feed), Some(id));
         assert!(FeedLock::take(folder.path(), &feed, "process 8 on db1").is_ok());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -10,10 +10,10 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::record_wire::tests::sealed_run;
 use super::test_server::TestServer;
-use super::{Access, Expected, FeedNote, MemoryStore, Store, StoreConfig, StoreError, StoreLocation};
+use super::{Access, MemoryStore, Store, StoreConfig, StoreLocation};
 use crate::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Digest, Interrupt, Marker, Owner, PostedDay, RunId, RunRecord, RunState,
-    SourceHash,
+    Adoption, Bid, Claim, ClaimOutcome, Digest, Expected, FeedNote, Interrupt, KnownRun, Lease, Marker, Owner,
+    PostedDay, RunId, RunRecord, RunState, SourceHash,
 };
 
 /// The data of one store, for as many handles as a test wants.
@@ -26,7 +26,7 @@ type MakeData = fn() -> Box<dyn StoreData>;
 
 /// Every kind of store, and how to get an empty one.
 const STORES: [(&str, MakeData); 5] = [
-    ("memory", || Box::new(SharedMemory::default())),
+    ("memory", || Box::new(MemoryStore::default())),
     ("embedded", || Box::new(LmdbData::new(None))),
     ("embedded, in small transactions", || Box::new(LmdbData::new(Some(7)))),
     ("redis", || Box::new(RedisData { server: TestServer::start(&[]), by_unix_socket: false })),
@@ -86,6 +86,8 @@ pub(super) fn config_for(url: &str) -> StoreConfig {
         claim_ttl: Duration::from_secs(220_924_800),
         lock_timeout: Duration::from_secs(5),
         batch_size: None,
+        replicas_min: 0,
+        replicas_timeout: Duration::ZERO,
         failures_max: 3,
         username: None,
         password: None,
@@ -95,64 +97,9 @@ pub(super) fn config_for(url: &str) -> StoreConfig {
     }
 }
 
-#[derive(Default, Clone)]
-struct SharedMemory(Arc<Mutex<MemoryStore>>);
-
-impl SharedMemory {
-    fn lock(&self) -> MutexGuard<'_, MemoryStore> {
-        self.0.lock().unwrap()
-    }
-}
-
-impl StoreData for SharedMemory {
+impl StoreData for MemoryStore {
     fn open(&self) -> Box<dyn Store> {
-        Box::new(self.clone())
-    }
-}
-
-impl Store for SharedMemory {
-    fn claims_per_call(&self) -> usize {
-        self.lock().claims_per_call()
-    }
-
-    fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
-        self.lock().claim(bid, claims)
-    }
-
-    fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
-        self.lock().adopt(adoptions)
-    }
-
-    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
-        self.lock().look_up(claims)
-    }
-
-    fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError> {
-        self.lock().release(run, claims)
-    }
-
-    fn advance_age(&mut self) -> Result<u64, StoreError> {
-        self.lock().advance_age()
-    }
-
-    fn check_intact(&mut self) -> Result<(), StoreError> {
-        self.lock().check_intact()
-    }
-
-    fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.lock().run_record(run)
-    }
-
-    fn write_run(&mut self, expected: Option<Expected>, record: &RunRecord) -> Result<bool, StoreError> {
-        self.lock().write_run(expected, record)
-    }
-
-    fn feed_note(&mut self, feed: &Digest, meaning: &Digest) -> Result<Option<FeedNote>, StoreError> {
-        self.lock().feed_note(feed, meaning)
-    }
-
-    fn write_feed_note(&mut self, feed: &Digest, meaning: &Digest, note: &FeedNote) -> Result<(), StoreError> {
-        self.lock().write_feed_note(feed, meaning, note)
+        self.another()
     }
 }
 
@@ -238,8 +185,8 @@ fn two_handles_see_each_others_claims_and_records() {
         assert_eq!(one.claim(&first, &[claim(1, 1)]).unwrap(), [ClaimOutcome::Novel]);
         assert_eq!(other.claim(&second, &[claim(1, 1), claim(2, 2)]).unwrap(), [found(&first, 1), ClaimOutcome::Novel]);
         assert_eq!(one.look_up(&[claim(2, 9)]).unwrap(), [Some(marker(&second, 2))]);
-        assert!(one.write_run(None, &sealed_run("r-1")).unwrap());
-        assert_eq!(other.run_record(&run_id("r-1")).unwrap(), Some(sealed_run("r-1")));
+        assert!(one.write_run(None, &sealed_run("r-1"), None).unwrap());
+        assert_eq!(other.run_record(&run_id("r-1")).unwrap(), Some(known(sealed_run("r-1"))));
     });
 }
 
@@ -292,46 +239,114 @@ fn looking_up_finds_markers_and_writes_nothing() {
 }
 
 #[test]
-fn a_release_frees_what_is_of_the_run_and_the_row_and_nothing_else() {
+fn a_release_frees_what_is_of_the_run_and_of_no_later_epoch_and_nothing_else() {
     on_every_store(|data| {
         let (mut store, first, later) = (data.open(), bid("r-1", 1), bid("r-1", 2));
-        let (longer_name, longer_row) = (bid("r-11", 1), bid("r-1", 1));
+        let longer_name = bid("r-11", 1);
         store.claim(&first, &[claim(1, 1), claim(2, 2)]).unwrap();
         store.claim(&later, &[claim(3, 3)]).unwrap();
         store.claim(&longer_name, &[claim(4, 4)]).unwrap();
-        store.claim(&longer_row, &[claim(5, 50)]).unwrap();
-        let claims = [claim(1, 1), claim(2, 9), claim(3, 3), claim(4, 4), claim(5, 5), claim(6, 6)];
-        assert_eq!(store.release(&run_id("r-1"), &claims).unwrap(), 2, "row 1, and row 3 of a later epoch");
-        assert_eq!(store.release(&run_id("r-1"), &claims).unwrap(), 0);
-        assert_eq!(store.release(&run_id("r-1"), &[]).unwrap(), 0);
+        let claims = [claim(1, 1), claim(2, 9), claim(3, 3), claim(4, 4), claim(6, 6)];
+        assert_eq!(store.release(&run_id("r-1"), 1, &claims).unwrap(), 2, "whatever the row");
+        assert_eq!(store.release(&run_id("r-1"), 1, &claims).unwrap(), 0);
+        assert_eq!(store.release(&run_id("r-1"), 1, &[]).unwrap(), 0);
         let left = store.look_up(&claims).unwrap();
-        let expected =
-            [None, Some(marker(&first, 2)), None, Some(marker(&longer_name, 4)), Some(marker(&first, 50)), None];
-        assert_eq!(left, expected);
+        assert_eq!(left, [None, None, Some(marker(&later, 3)), Some(marker(&longer_name, 4)), None]);
+        assert_eq!(store.release(&run_id("r-1"), 2, &claims).unwrap(), 1);
         assert_eq!(store.claim(&bid("r-2", 1), &[claim(1, 8)]).unwrap(), [ClaimOutcome::Novel]);
     });
+}
+
+#[test]
+fn a_run_is_freed_of_all_its_claims_without_naming_them() {
+    on_every_store(|data| {
+        let (mut store, first, later, other) = (data.open(), bid("r-1", 1), bid("r-1", 2), bid("r-11", 1));
+        let claims =
+            |records: std::ops::Range<u64>| records.map(|record| claim(record, record + 1)).collect::<Vec<_>>();
+        store.claim(&first, &claims(0..1_500)).unwrap();
+        store.claim(&later, &claims(1_500..2_500)).unwrap();
+        store.claim(&other, &claims(2_500..3_000)).unwrap();
+        assert_eq!(store.release_run(&run_id("r-1")).unwrap(), 2_500);
+        assert_eq!(store.release_run(&run_id("r-1")).unwrap(), 0);
+        let left = store.look_up(&claims(0..3_000)).unwrap();
+        assert!(left[..2_500].iter().all(Option::is_none) && left[2_500..].iter().all(Option::is_some));
+    });
+}
+
+/// `record` of a run that never had a lease.
+fn known(record: RunRecord) -> KnownRun {
+    KnownRun { record, lease: Lease::Unknown }
 }
 
 #[test]
 fn a_run_record_changes_only_from_the_state_and_epoch_that_were_expected() {
     on_every_store(|data| {
         let mut store = data.open();
-        let expect = |state, epoch| Some(Expected { state, epoch });
+        let expect = |state, epoch| Some(Expected { state, epoch, lease_over: false });
         let sealed = sealed_run("r-1");
         let opened = RunRecord { state: RunState::Open, outputs: vec![], audit_chain: None, ..sealed.clone() };
         assert_eq!(store.run_record(&opened.run).unwrap(), None);
-        assert!(!store.write_run(expect(RunState::Open, 2), &sealed).unwrap(), "there is none yet");
-        assert!(store.write_run(None, &opened).unwrap());
-        assert!(store.write_run(None, &opened).unwrap(), "an answer that was lost");
-        assert!(!store.write_run(None, &sealed).unwrap(), "there is one already");
-        assert!(!store.write_run(expect(RunState::Fenced, 2), &sealed).unwrap(), "another state");
-        assert!(!store.write_run(expect(RunState::Open, 1), &sealed).unwrap(), "another epoch");
-        assert_eq!(store.run_record(&opened.run).unwrap().as_ref(), Some(&opened));
-        assert!(store.write_run(expect(RunState::Open, 2), &sealed).unwrap());
-        assert!(store.write_run(expect(RunState::Open, 2), &sealed).unwrap(), "an answer that was lost");
-        assert!(!store.write_run(expect(RunState::Open, 2), &opened).unwrap(), "the state has moved on");
-        assert_eq!(store.run_record(&sealed.run).unwrap(), Some(sealed));
+        assert!(!store.write_run(expect(RunState::Open, 2), &sealed, None).unwrap(), "there is none yet");
+        assert!(store.write_run(None, &opened, None).unwrap());
+        assert!(store.write_run(None, &opened, None).unwrap(), "an answer that was lost");
+        assert!(!store.write_run(None, &sealed, None).unwrap(), "there is one already");
+        assert!(!store.write_run(expect(RunState::Fenced, 2), &sealed, None).unwrap(), "another state");
+        assert!(!store.write_run(expect(RunState::Open, 1), &sealed, None).unwrap(), "another epoch");
+        assert_eq!(store.run_record(&opened.run).unwrap(), Some(known(opened.clone())));
+        assert!(store.write_run(expect(RunState::Open, 2), &sealed, None).unwrap());
+        assert!(store.write_run(expect(RunState::Open, 2), &sealed, None).unwrap(), "an answer that was lost");
+        assert!(!store.write_run(expect(RunState::Open, 2), &opened, None).unwrap(), "the state has moved on");
+        assert_eq!(store.run_record(&sealed.run).unwrap(), Some(known(sealed)));
         assert_eq!(store.run_record(&run_id("r-11")).unwrap(), None);
+    });
+}
+
+#[test]
+fn a_lease_is_renewed_by_its_own_attempt_and_over_when_it_is_given_up() {
+    on_every_store(|data| {
+        let mut store = data.open();
+        let hour = Duration::from_secs(3_600);
+        let opened = RunRecord { state: RunState::Open, ..sealed_run("r-1") };
+        let lease = |store: &mut Box<dyn Store>| store.run_record(&run_id("r-1")).unwrap().unwrap().lease;
+        assert!(!store.renew_lease(&opened.run, 2, hour).unwrap(), "there is no such run");
+        assert!(store.write_run(None, &opened, Some(hour)).unwrap());
+        assert!(matches!(lease(&mut store), Lease::Running { left } if left <= hour && left > hour / 2));
+        let if_over = Some(Expected { state: RunState::Open, epoch: 2, lease_over: true });
+        let fenced = RunRecord { state: RunState::Fenced, ..opened.clone() };
+        assert!(!store.write_run(if_over, &fenced, None).unwrap(), "its worker lives");
+        assert!(!store.renew_lease(&opened.run, 1, Duration::ZERO).unwrap(), "another attempt");
+        assert!(store.renew_lease(&opened.run, 2, Duration::ZERO).unwrap());
+        assert_eq!(lease(&mut store), Lease::Over);
+        assert!(store.renew_lease(&opened.run, 2, hour).unwrap(), "it was not barred, so it may go on");
+        assert!(store.renew_lease(&opened.run, 2, Duration::ZERO).unwrap());
+        assert!(store.write_run(if_over, &fenced, None).unwrap());
+        assert!(!store.renew_lease(&opened.run, 2, hour).unwrap(), "it is barred");
+    });
+}
+
+#[test]
+fn a_run_without_a_lease_is_never_taken_for_one_whose_lease_is_over() {
+    on_every_store(|data| {
+        let mut store = data.open();
+        let opened = RunRecord { state: RunState::Open, ..sealed_run("r-1") };
+        assert!(store.write_run(None, &opened, None).unwrap());
+        let if_over = Some(Expected { state: RunState::Open, epoch: 2, lease_over: true });
+        assert!(!store.write_run(if_over, &RunRecord { state: RunState::Fenced, ..opened }, None).unwrap());
+    });
+}
+
+#[test]
+fn every_run_is_found_in_the_order_of_ids() {
+    on_every_store(|data| {
+        let mut store = data.open();
+        let ids: Vec<String> = (0..450).map(|number| format!("r-{number:03}")).collect();
+        for id in ids.iter().rev() {
+            assert!(store.write_run(None, &sealed_run(id), None).unwrap());
+        }
+        store.claim(&bid("r-000", 1), &[claim(1, 1)]).unwrap();
+        let mut found = Vec::new();
+        store.each_run(&mut |known| found.push(known.record.run.to_string())).unwrap();
+        assert_eq!(found, ids);
     });
 }
 
@@ -395,15 +410,16 @@ fn check_against_map(store: &mut dyn Store, first: u64, steps: &[Step]) -> Resul
             }
             Step::Release { run, claims } => {
                 let before = owner_by_record.len();
-                for &(record, row) in claims {
-                    let is_own =
-                        |&(owner, owned_row): &(usize, u64)| bids[owner].run == bids[*run].run && owned_row == row;
+                for &(record, _) in claims {
+                    let is_own = |&(owner, _): &(usize, u64)| {
+                        bids[owner].run == bids[*run].run && bids[owner].epoch <= bids[*run].epoch
+                    };
                     if owner_by_record.get(&record).is_some_and(is_own) {
                         owner_by_record.remove(&record);
                     }
                 }
                 let freed = u64::try_from(before - owner_by_record.len()).unwrap();
-                prop_assert_eq!(store.release(&bids[*run].run, &as_claims(claims)).unwrap(), freed);
+                prop_assert_eq!(store.release(&bids[*run].run, bids[*run].epoch, &as_claims(claims)).unwrap(), freed);
             }
         }
     }

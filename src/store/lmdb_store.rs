@@ -8,8 +8,10 @@
 //! one write at a time.
 
 use std::collections::HashMap;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use heed::types::{Bytes, Str};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, PutFlags, RoTxn, RwTxn, WithoutTls};
@@ -18,10 +20,10 @@ use super::record_wire::{
     Meta, decode_feed_note, decode_meta, decode_owner, decode_run, encode_feed_note, encode_meta, encode_owner,
     encode_run,
 };
-use super::{Access, Expected, FeedNote, MemoryStore, OpenedStore, Store, StoreConfig, StoreError};
+use super::{Access, MemoryStore, OpenedStore, Store, StoreConfig, StoreError};
 use crate::domain::{
-    Adoption, Bid, CANONICAL_VERSION, Claim, ClaimOutcome, Digest, Marker, Owner, PostedDay, RunId, RunRecord,
-    SourceHash,
+    Adoption, Bid, CANONICAL_VERSION, Claim, ClaimOutcome, Digest, Expected, FeedNote, KnownRun, Lease, Lineage,
+    Marker, Owner, PostedDay, RunId, RunRecord, RunState, RunStore, SourceHash,
 };
 
 /// Claims in one transaction: the sorted keys of more would not fit the memory promised, those of fewer would write
@@ -40,11 +42,17 @@ const TABLES_MAX: u32 = 512;
 /// Claims fetched out of key order at once: the fetches wait for memory together, not one after another.
 const CLAIMS_FETCHED: usize = 256;
 
+/// Claims looked through between two transactions, when a run's own are to be found.
+const CLAIMS_LOOKED_THROUGH: usize = 1_000_000;
+
 /// The layout's name in the store's own description.
 const LAYOUT: &str = "embedded";
 
 /// A posted day in three bytes and a source hash.
 const KEY_LEN: usize = 35;
+
+/// What a claim stands under.
+type Key = [u8; KEY_LEN];
 
 /// A disk with less room than this, in bytes, is full: the pages of a small transaction do not fit.
 const ROOM_MIN: u64 = 64 * 1024;
@@ -368,6 +376,71 @@ impl LmdbStore {
         Ok(Marker::Run { owner, row })
     }
 
+    /// The record of `run` and how its lease stands.
+    fn known_run(&self, txn: &RoTxn<'_, WithoutTls>, run: &RunId) -> Result<Option<KnownRun>, StoreError> {
+        let json = self.records.get(txn, &run_key(run)).map_err(|e| self.told(e))?;
+        let Some(json) = json else { return Ok(None) };
+        let record = decode_run(json).map_err(|cause| self.corrupt(cause))?;
+        Ok(Some(KnownRun { record, lease: self.lease(txn, run)? }))
+    }
+
+    fn lease(&self, txn: &RoTxn<'_, WithoutTls>, run: &RunId) -> Result<Lease, StoreError> {
+        let end = self.records.get(txn, &lease_key(run)).map_err(|e| self.told(e))?;
+        // An end that cannot be read is unknown, and never over.
+        let Some(end) = end.and_then(|millis| millis.parse().ok()).map(Duration::from_millis) else {
+            return Ok(Lease::Unknown);
+        };
+        let left = end.saturating_sub(since_epoch());
+        Ok(if left.is_zero() { Lease::Over } else { Lease::Running { left } })
+    }
+
+    fn put_lease(&self, txn: &mut RwTxn<'_>, run: &RunId, lease: Duration) -> Result<(), StoreError> {
+        let end = (since_epoch() + lease).as_millis().to_string();
+        self.records.put(txn, &lease_key(run), &end).map_err(|e| self.told(e))
+    }
+
+    /// Keys behind `from` whose claims are of `run`, and where to go on if there is more to look through.
+    fn keys_of(&mut self, run: &RunId, from: Option<&Key>) -> Result<(Vec<Key>, Option<Key>), StoreError> {
+        let path = self.path.clone();
+        let fail = |error| told(&path, error);
+        let env = self.env.clone();
+        let txn = env.read_txn().map_err(fail)?;
+        let start = from.map_or(Bound::Unbounded, |from| Bound::Excluded(from.as_slice()));
+        let bounds = (start, Bound::Unbounded);
+        let (mut keys, mut last, table) = (Vec::new(), None, self.claims);
+        for (looked_at, entry) in table.range(&txn, &bounds).map_err(fail)?.enumerate() {
+            let (key, value) = entry.map_err(fail)?;
+            let key: Key = key.try_into().map_err(|_| self.corrupt("a claim's key has another length"))?;
+            if looked_at == CLAIMS_LOOKED_THROUGH {
+                return Ok((keys, last));
+            }
+            if matches!(self.marker_of(&txn, value)?, Marker::Run { owner, .. } if owner.run == *run) {
+                keys.push(key);
+            }
+            last = Some(key);
+        }
+        Ok((keys, None))
+    }
+
+    /// Deletes in one durable transaction the claims at those of `keys` whose owner `is_to_go`; says how many.
+    fn free(&mut self, keys: &[Key], is_to_go: impl Fn(&Owner) -> bool) -> Result<u64, StoreError> {
+        let path = self.path.clone();
+        let fail = |error| told(&path, error);
+        let env = self.env.clone();
+        let mut txn = env.write_txn().map_err(fail)?;
+        let table = self.claims;
+        let mut freed = 0;
+        for key in keys {
+            let Some(value) = table.get(&txn, key).map_err(fail)?.map(<[u8]>::to_vec) else { continue };
+            if matches!(self.marker_of(&txn, &value)?, Marker::Run { owner, .. } if is_to_go(&owner)) {
+                table.delete(&mut txn, key).map_err(fail)?;
+                freed += 1;
+            }
+        }
+        txn.commit().map_err(fail)?;
+        Ok(freed)
+    }
+
     /// What `value`, found under a claimed hash, says.
     fn marker_of(&mut self, txn: &RoTxn<'_, WithoutTls>, value: &[u8]) -> Result<Marker, StoreError> {
         match decode_value(value) {
@@ -375,6 +448,33 @@ impl LmdbStore {
             None => Ok(Marker::Unreadable),
         }
     }
+}
+
+/// What the keys of run records begin with.
+const RUN_KEY_START: &str = "run:";
+
+fn run_key(run: &RunId) -> String {
+    format!("{RUN_KEY_START}{run}")
+}
+
+fn lease_key(run: &RunId) -> String {
+    format!("lease:{run}")
+}
+
+/// Whether a run stands as `expected`.
+fn is_as(known: Option<&KnownRun>, expected: Option<Expected>) -> bool {
+    match (known, expected) {
+        (None, None) => true,
+        (Some(KnownRun { record, lease }), Some(Expected { state, epoch, lease_over })) => {
+            record.state == state && record.epoch == epoch && (!lease_over || *lease == Lease::Over)
+        }
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+/// This machine's clock, which all users of the store share. Leases alone go by it.
+fn since_epoch() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
 fn owner_key(number: u32) -> String {
@@ -454,7 +554,9 @@ fn in_key_order(claims: &[Claim]) -> Vec<u32> {
     order.into_iter().map(|(_, index)| index).collect()
 }
 
-impl Store for LmdbStore {
+impl RunStore for LmdbStore {
+    type Error = StoreError;
+
     fn claims_per_call(&self) -> usize {
         self.claims_per_call
     }
@@ -507,30 +609,23 @@ impl Store for LmdbStore {
         Ok(markers)
     }
 
-    fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError> {
-        let path = self.path.clone();
-        let fail = |error| told(&path, error);
-        let env = self.env.clone();
-        let mut txn = env.write_txn().map_err(fail)?;
-        let table = self.claims;
-        let mut freed = 0;
-        for index in in_key_order(claims) {
-            let claim = &claims[index as usize];
-            let key = key_of(claim);
-            let Some(value) = table.get(&txn, &key).map_err(fail)?.map(<[u8]>::to_vec) else { continue };
-            let marker = self.marker_of(&txn, &value)?;
-            if matches!(marker, Marker::Run { owner, row } if owner.run == *run && row == claim.row) {
-                table.delete(&mut txn, &key).map_err(fail)?;
-                freed += 1;
-            }
-        }
-        txn.commit().map_err(fail)?;
-        Ok(freed)
+    fn release(&mut self, run: &RunId, epoch: u32, claims: &[Claim]) -> Result<u64, StoreError> {
+        let keys: Vec<_> = in_key_order(claims).into_iter().map(|index| key_of(&claims[index as usize])).collect();
+        self.free(&keys, |owner| owner.run == *run && owner.epoch <= epoch)
     }
 
-    /// Every transaction makes the store older.
-    fn advance_age(&mut self) -> Result<u64, StoreError> {
-        Ok(self.age())
+    fn release_run(&mut self, run: &RunId) -> Result<u64, StoreError> {
+        let mut freed = 0;
+        let mut from = None;
+        loop {
+            let (keys, next) = self.keys_of(run, from.as_ref())?;
+            // What was found is looked at again: another run may have taken it over since.
+            freed += self.free(&keys, |owner| owner.run == *run)?;
+            if next.is_none() {
+                return Ok(freed);
+            }
+            from = next;
+        }
     }
 
     /// What a transaction wrote stays written.
@@ -538,26 +633,65 @@ impl Store for LmdbStore {
         Ok(())
     }
 
-    fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
-        let json = self.record(&format!("run:{run}"))?;
-        json.map(|json| decode_run(&json).map_err(|cause| self.corrupt(cause))).transpose()
+    /// There is one copy of the data, and one history.
+    fn lineage(&mut self) -> Result<Lineage, StoreError> {
+        Ok(Lineage::default())
     }
 
-    fn write_run(&mut self, expected: Option<Expected>, record: &RunRecord) -> Result<bool, StoreError> {
-        let key = format!("run:{}", record.run);
-        let json = encode_run(record);
+    /// Every transaction waited for the disk.
+    fn confirm(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn run_record(&mut self, run: &RunId) -> Result<Option<KnownRun>, StoreError> {
+        let txn = self.env.read_txn().map_err(|e| self.told(e))?;
+        self.known_run(&txn, run)
+    }
+
+    fn write_run(
+        &mut self,
+        expected: Option<Expected>,
+        record: &RunRecord,
+        lease: Option<Duration>,
+    ) -> Result<bool, StoreError> {
         let mut txn = self.env.write_txn().map_err(|e| self.told(e))?;
-        let stored = self.records.get(&txn, &key).map_err(|e| self.told(e))?;
-        if stored == Some(json.as_str()) {
-            return Ok(true);
+        let known = self.known_run(&txn, &record.run)?;
+        if known.as_ref().is_none_or(|known| known.record != *record) {
+            if !is_as(known.as_ref(), expected) {
+                return Ok(false);
+            }
+            let json = encode_run(record);
+            self.records.put(&mut txn, &run_key(&record.run), &json).map_err(|e| self.told(e))?;
         }
-        let known = stored.map(decode_run).transpose().map_err(|cause| self.corrupt(cause))?;
-        if known.map(|known| Expected { state: known.state, epoch: known.epoch }) != expected {
-            return Ok(false);
+        if let Some(lease) = lease {
+            self.put_lease(&mut txn, &record.run, lease)?;
         }
-        self.records.put(&mut txn, &key, &json).map_err(|e| self.told(e))?;
         txn.commit().map_err(|e| self.told(e))?;
         Ok(true)
+    }
+
+    fn renew_lease(&mut self, run: &RunId, epoch: u32, lease: Duration) -> Result<bool, StoreError> {
+        let mut txn = self.env.write_txn().map_err(|e| self.told(e))?;
+        let is_ours = |known: KnownRun| {
+            known.record.epoch == epoch && !matches!(known.record.state, RunState::Fenced | RunState::Reverted)
+        };
+        if !self.known_run(&txn, run)?.is_some_and(is_ours) {
+            return Ok(false);
+        }
+        self.put_lease(&mut txn, run, lease)?;
+        txn.commit().map_err(|e| self.told(e))?;
+        Ok(true)
+    }
+
+    fn each_run(&mut self, act: &mut dyn FnMut(KnownRun)) -> Result<(), StoreError> {
+        let txn = self.env.read_txn().map_err(|e| self.told(e))?;
+        for entry in self.records.prefix_iter(&txn, RUN_KEY_START).map_err(|e| self.told(e))? {
+            let (_, json) = entry.map_err(|e| self.told(e))?;
+            let record = decode_run(json).map_err(|cause| self.corrupt(cause))?;
+            let lease = self.lease(&txn, &record.run)?;
+            act(KnownRun { record, lease });
+        }
+        Ok(())
     }
 
     fn feed_note(&mut self, feed: &Digest, meaning: &Digest) -> Result<Option<FeedNote>, StoreError> {
@@ -568,6 +702,17 @@ impl Store for LmdbStore {
     fn write_feed_note(&mut self, feed: &Digest, meaning: &Digest, note: &FeedNote) -> Result<(), StoreError> {
         let key = format!("feed:{feed}:{meaning}");
         self.write(|store, txn| store.records.put(txn, &key, &encode_feed_note(note)))
+    }
+}
+
+impl Store for LmdbStore {
+    fn another(&self) -> Box<dyn Store> {
+        Box::new(self.clone())
+    }
+
+    /// Every transaction makes the store older.
+    fn advance_age(&mut self) -> Result<u64, StoreError> {
+        Ok(self.age())
     }
 }
 

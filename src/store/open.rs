@@ -51,6 +51,10 @@ pub struct StoreConfig {
     pub batch_size: Option<usize>,
     /// Failures in a row after which the store is given up.
     pub failures_max: u32,
+    /// How many replicas must hold what was written before it counts.
+    pub replicas_min: u32,
+    /// How long they are waited for.
+    pub replicas_timeout: Duration,
     pub username: Option<String>,
     pub password: Option<Secret>,
     /// The random value that this store held when it was used before; none if it never was.

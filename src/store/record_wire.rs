@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::FeedNote;
-use crate::domain::{Decision, Digest, OutputRecord, Owner, RunCounts, RunId, RunRecord, RunState};
+use crate::domain::{Decision, Digest, FeedNote, Lineage, OutputRecord, Owner, RunCounts, RunId, RunRecord, RunState};
 
 /// Version of run records and feed notes.
 const RECORD_VERSION: u32 = 1;
@@ -26,8 +25,14 @@ struct RunWire {
     opened_at: String,
     host: String,
     pid: u32,
+    #[serde(default)]
+    lock: String,
+    #[serde(default)]
+    lineage: String,
     folder: String,
     stem: String,
+    #[serde(default)]
+    suppressed_against: Vec<String>,
     /// By the decision's spelling, so that a further decision is an addition.
     counts: BTreeMap<String, u64>,
     outputs: Vec<OutputWire>,
@@ -80,8 +85,11 @@ pub(super) fn encode_run(record: &RunRecord) -> String {
         opened_at: record.opened_at.clone(),
         host: record.host.clone(),
         pid: record.pid,
+        lock: record.lock.clone(),
+        lineage: record.lineage.0.clone(),
         folder: record.folder.clone(),
         stem: record.stem.clone(),
+        suppressed_against: record.suppressed_against.iter().map(ToString::to_string).collect(),
         counts: counts.map(|(decision, count)| (decision.wire_name().to_owned(), count)).collect(),
         outputs: outputs.collect(),
         audit_chain: record.audit_chain.map(|chain| chain.to_string()),
@@ -106,8 +114,11 @@ pub(super) fn decode_run(json: &str) -> Result<RunRecord, String> {
         opened_at: wire.opened_at,
         host: wire.host,
         pid: wire.pid,
+        lock: wire.lock,
+        lineage: Lineage(wire.lineage),
         folder: wire.folder,
         stem: wire.stem,
+        suppressed_against: wire.suppressed_against.iter().map(|run| run_id(run)).collect::<Result<_, _>>()?,
         counts: counts(&wire.counts)?,
         outputs: wire.outputs.into_iter().map(output).collect::<Result<_, _>>()?,
         audit_chain: wire.audit_chain.as_deref().map(digest).transpose()?,
@@ -206,8 +217,11 @@ pub(super) mod tests {
             opened_at: "2026-07-15T09:03:00Z".to_owned(),
             host: "db1".to_owned(),
             pid: 4711,
+            lock: "64769:1042".to_owned(),
+            lineage: Lineage("run/replication/0".to_owned()),
             folder: "/srv/out".to_owned(),
             stem: "july.2".to_owned(),
+            suppressed_against: vec![RunId::parse("r-0").unwrap()],
             counts: [1, 2, 3, 4, 5, u64::MAX],
             outputs: vec![OutputRecord { name: "july.csv".to_owned(), bytes: 9, sha256: Digest::of(b"out") }],
             audit_chain: Some(Digest::of(b"chain")),

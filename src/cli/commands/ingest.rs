@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -188,6 +189,7 @@ impl Ingest<'_> {
                 // Who sets a limit means it, on short feeds too.
                 rejects_min: if self.settings.reject_limit.origin == Origin::Default { REJECTS_MIN } else { 0 },
             },
+            lease: Duration::from_secs(self.settings.lease_s.value.get()),
             lock_folder,
             worker: worker(self.environment),
             store_address: location.address(),

@@ -59,32 +59,35 @@ impl LookUpCommand {
     }
 }
 
-/// Deletes a key whose value begins with `ARGV[1]`, run and row, and is a marker of ours, of any epoch.
+/// Deletes a key whose value begins with `ARGV[1]`, the run, and is a marker of ours of an epoch up to `ARGV[2]`.
 ///
 /// Two fields with the same beginning are another writer's marker, whose trace happens to look like ours.
 const RELEASE_SCRIPT: &str = "local marker = redis.call('GET', KEYS[1]) \
-    if marker and string.sub(marker, 1, #ARGV[1]) == ARGV[1] and string.find(marker, '^[^|]*|[^|]*|[1-9]%d*$') \
-    then return redis.call('DEL', KEYS[1]) end return 0";
+    if not marker or string.sub(marker, 1, #ARGV[1]) ~= ARGV[1] then return 0 end \
+    local epoch = string.match(marker, '^[^|]*|[^|]*|([1-9]%d*)$') \
+    if epoch and tonumber(epoch) <= tonumber(ARGV[2]) then return redis.call('DEL', KEYS[1]) end return 0";
 
 /// `EVAL` of the script that frees a claim.
 #[derive(Debug)]
 pub(super) struct ReleaseCommand {
-    prefix: String,
     marker_head: Vec<u8>,
+    epoch: String,
 }
 
 impl ReleaseCommand {
-    pub(super) fn new(prefix: &str, run: &RunId) -> Self {
-        Self { prefix: prefix.to_owned(), marker_head: head_of(run) }
+    pub(super) fn new(run: &RunId, epoch: u32) -> Self {
+        Self { marker_head: head_of(run), epoch: epoch.to_string() }
     }
 
-    /// Appends the command for `claim`.
-    pub(super) fn write(&self, claim: &Claim, out: &mut Vec<u8>) {
-        let mut marker_start = self.marker_head.clone();
-        marker_start.extend_from_slice(itoa::Buffer::new().format(claim.row).as_bytes());
-        marker_start.push(b'|');
-        let key = key_of(&self.prefix, &claim.source_hash);
-        write_command(&[b"EVAL", RELEASE_SCRIPT.as_bytes(), b"1", &key, &marker_start], out);
+    /// Whether `marker` may be one that the script would delete.
+    pub(super) fn may_concern(&self, marker: &[u8]) -> bool {
+        marker.starts_with(&self.marker_head)
+    }
+
+    /// Appends the command for `key`.
+    pub(super) fn write(&self, key: &[u8], out: &mut Vec<u8>) {
+        let epoch = self.epoch.as_bytes();
+        write_command(&[b"EVAL", RELEASE_SCRIPT.as_bytes(), b"1", key, &self.marker_head, epoch], out);
     }
 }
 
@@ -118,8 +121,15 @@ impl AdoptCommand {
     }
 }
 
+/// Whether `key` is one that a claim stands under.
+pub(super) fn is_of_claim(prefix: &str, key: &[u8]) -> bool {
+    key.strip_prefix(prefix.as_bytes()).is_some_and(|hash| {
+        hash.len() == HASH_LEN && hash.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
 /// The key that a claim of `source_hash` stands under.
-fn key_of(prefix: &str, source_hash: &SourceHash) -> Vec<u8> {
+pub(super) fn key_of(prefix: &str, source_hash: &SourceHash) -> Vec<u8> {
     let mut key = Vec::with_capacity(prefix.len() + HASH_LEN);
     key.extend_from_slice(prefix.as_bytes());
     write_hex(source_hash.as_bytes(), &mut key);
@@ -151,9 +161,9 @@ mod tests {
         write_command(&[b"SET", key.as_bytes(), marker, b"NX", b"GET", b"EX", b"220924800"], &mut expected);
         LookUpCommand::new("p:").write(&claim, &mut written);
         write_command(&[b"GET", key.as_bytes()], &mut expected);
-        ReleaseCommand::new("p:", &owner.run).write(&claim, &mut written);
+        ReleaseCommand::new(&owner.run, 2).write(&key_of("p:", &claim.source_hash), &mut written);
         let script = RELEASE_SCRIPT.as_bytes();
-        write_command(&[b"EVAL", script, b"1", key.as_bytes(), b"r-1:1042|"], &mut expected);
+        write_command(&[b"EVAL", script, b"1", key.as_bytes(), b"r-1:", b"2"], &mut expected);
         assert_eq!(String::from_utf8(written).unwrap(), String::from_utf8(expected).unwrap());
     }
 }

@@ -72,6 +72,11 @@ impl Place {
         format!("{}{name}", self.prefix)
     }
 
+    /// The longest wait without any progress.
+    pub(super) fn lock_timeout(&self) -> Duration {
+        self.lock_timeout
+    }
+
     /// Another deadline for the connections to come.
     #[cfg(test)]
     pub(super) fn set_lock_timeout(&mut self, lock_timeout: Duration) {

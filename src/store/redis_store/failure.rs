@@ -269,6 +269,7 @@ mod tests {
             StoreError::Denied { .. } => "denied",
             StoreError::Unfit { .. } => "unfit",
             StoreError::Unreachable { .. }
+            | StoreError::Interrupted { .. }
             | StoreError::Missing { .. }
             | StoreError::Forgotten { .. }
             | StoreError::OtherVersion { .. }

@@ -8,6 +8,7 @@ mod connection;
 mod failure;
 mod opening;
 mod records;
+mod replication;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -16,13 +17,17 @@ use std::time::Duration;
 
 pub(super) use opening::open;
 
-use self::claims::{AdoptCommand, ClaimCommand, LookUpCommand, ReleaseCommand};
+use self::claims::{AdoptCommand, ClaimCommand, LookUpCommand, ReleaseCommand, is_of_claim, key_of};
 use self::connection::{Link, Pace, Place};
 use self::failure::{Failure, Patience};
+use self::replication::Replicas;
 use self::wire::Reply;
 use super::marker::Owners;
-use super::{Access, Expected, FeedNote, Store, StoreConfig, StoreError};
-use crate::domain::{Adoption, Bid, Claim, ClaimOutcome, Digest, Interrupt, Marker, RunId, RunRecord};
+use super::{Access, Store, StoreConfig, StoreError};
+use crate::domain::{
+    Adoption, Bid, Claim, ClaimOutcome, Digest, Expected, FeedNote, Interrupt, KnownRun, Lineage, Marker, RunId,
+    RunRecord, RunStore,
+};
 
 /// Claims in one round trip, where the settings do not say.
 const BATCH_SIZE: usize = 1_000;
@@ -45,6 +50,7 @@ pub struct RedisStore {
     access: Access,
     /// How many keys the server had dropped for lack of room when it was opened.
     evicted_keys: u64,
+    replicas: Replicas,
 }
 
 /// The server, through connections that are made again when they fail.
@@ -163,13 +169,28 @@ impl Server {
 }
 
 impl RedisStore {
+    fn release_keys(&mut self, command: &ReleaseCommand, keys: &[Vec<u8>]) -> Result<u64, StoreError> {
+        self.assert_writable();
+        let freed = self.server.ask_all(
+            keys.len(),
+            |index, out| command.write(&keys[index], out),
+            |reply| match reply {
+                Reply::Integer(freed @ (0 | 1)) => Some(u64::from(freed == 1)),
+                Reply::Integer(_) | Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Error(_) => None,
+            },
+        )?;
+        Ok(freed.into_iter().sum())
+    }
+
     /// A store opened for looking promises to leave no trace.
     fn assert_writable(&self) {
         assert!(matches!(self.access, Access::Write { .. }), "a store opened for reading is not written");
     }
 }
 
-impl Store for RedisStore {
+impl RunStore for RedisStore {
+    type Error = StoreError;
+
     fn claims_per_call(&self) -> usize {
         CLAIMS_PER_CALL
     }
@@ -218,36 +239,63 @@ impl Store for RedisStore {
     }
 
     /// After a lost answer the number is too low: what was freed before it is not seen again.
-    fn release(&mut self, run: &RunId, claims: &[Claim]) -> Result<u64, StoreError> {
-        self.assert_writable();
-        let command = ReleaseCommand::new(&self.server.place.prefix, run);
-        let freed = self.server.ask_all(
-            claims.len(),
-            |index, out| command.write(&claims[index], out),
-            |reply| match reply {
-                Reply::Integer(freed @ (0 | 1)) => Some(u64::from(freed == 1)),
-                Reply::Integer(_) | Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Error(_) => None,
-            },
-        )?;
-        Ok(freed.into_iter().sum())
+    fn release(&mut self, run: &RunId, epoch: u32, claims: &[Claim]) -> Result<u64, StoreError> {
+        let prefix = self.server.place.prefix.clone();
+        let keys: Vec<_> = claims.iter().map(|claim| key_of(&prefix, &claim.source_hash)).collect();
+        self.release_keys(&ReleaseCommand::new(run, epoch), &keys)
     }
 
-    fn advance_age(&mut self) -> Result<u64, StoreError> {
-        self.assert_writable();
-        opening::advance_age(&mut self.server)
+    fn release_run(&mut self, run: &RunId) -> Result<u64, StoreError> {
+        let command = ReleaseCommand::new(run, u32::MAX);
+        let mut freed = 0;
+        let mut cursor = 0;
+        loop {
+            let (next, keys) = records::scan_keys(&mut self.server, cursor)?;
+            let keys = keys.into_iter().filter(|key| is_of_claim(&self.server.place.prefix, key)).collect();
+            let found = records::markers_at(&mut self.server, keys)?;
+            let own = found.into_iter().filter(|(_, marker)| command.may_concern(marker)).map(|(key, _)| key);
+            freed += self.release_keys(&command, &own.collect::<Vec<_>>())?;
+            if next == 0 {
+                return Ok(freed);
+            }
+            cursor = next;
+        }
     }
 
     fn check_intact(&mut self) -> Result<(), StoreError> {
         opening::check_intact(&mut self.server, self.evicted_keys)
     }
 
-    fn run_record(&mut self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
+    fn lineage(&mut self) -> Result<Lineage, StoreError> {
+        replication::lineage(&mut self.server)
+    }
+
+    fn confirm(&mut self) -> Result<(), StoreError> {
+        self.assert_writable();
+        replication::confirm(&mut self.server, &self.replicas)
+    }
+
+    fn run_record(&mut self, run: &RunId) -> Result<Option<KnownRun>, StoreError> {
         records::run_record(&mut self.server, run)
     }
 
-    fn write_run(&mut self, expected: Option<Expected>, record: &RunRecord) -> Result<bool, StoreError> {
+    fn write_run(
+        &mut self,
+        expected: Option<Expected>,
+        record: &RunRecord,
+        lease: Option<Duration>,
+    ) -> Result<bool, StoreError> {
         self.assert_writable();
-        records::write_run(&mut self.server, expected, record)
+        records::write_run(&mut self.server, expected, record, lease)
+    }
+
+    fn renew_lease(&mut self, run: &RunId, epoch: u32, lease: Duration) -> Result<bool, StoreError> {
+        self.assert_writable();
+        records::renew_lease(&mut self.server, run, epoch, lease)
+    }
+
+    fn each_run(&mut self, act: &mut dyn FnMut(KnownRun)) -> Result<(), StoreError> {
+        records::each_run(&mut self.server, act)
     }
 
     fn feed_note(&mut self, feed: &Digest, meaning: &Digest) -> Result<Option<FeedNote>, StoreError> {
@@ -257,5 +305,28 @@ impl Store for RedisStore {
     fn write_feed_note(&mut self, feed: &Digest, meaning: &Digest, note: &FeedNote) -> Result<(), StoreError> {
         self.assert_writable();
         records::write_feed_note(&mut self.server, feed, meaning, note)
+    }
+}
+
+impl Store for RedisStore {
+    fn another(&self) -> Box<dyn Store> {
+        let server = Server {
+            place: self.server.place.clone(),
+            link: None,
+            control: None,
+            batch_size: self.server.batch_size,
+            // Whoever asks for a further handle asks again by itself, and must not wait behind an outage.
+            failures_max: 1,
+            backoff_first: self.server.backoff_first,
+            interrupt: self.server.interrupt.clone(),
+        };
+        let (claim_ttl, access, evicted_keys, replicas) =
+            (self.claim_ttl, self.access, self.evicted_keys, self.replicas);
+        Box::new(Self { server, owners: Owners::default(), claim_ttl, access, evicted_keys, replicas })
+    }
+
+    fn advance_age(&mut self) -> Result<u64, StoreError> {
+        self.assert_writable();
+        opening::advance_age(&mut self.server)
     }
 }

@@ -3,6 +3,7 @@
 use redis::{Connection, ErrorKind, RedisResult, ServerErrorKind, cmd};
 
 use super::connection::Place;
+use super::replication::Replicas;
 use super::{RedisStore, Server};
 use crate::domain::CANONICAL_VERSION;
 use crate::store::marker::Owners;
@@ -57,8 +58,8 @@ pub(super) fn open_store(config: &StoreConfig) -> Result<(RedisStore, bool), Sto
     server.place.meta = check_meta(&server.place, config.remembered.as_deref(), found)?;
     server.failures_max = config.failures_max;
     let evicted_keys = evicted_keys(&mut server)?;
-    let (claim_ttl, access) = (config.claim_ttl, config.access);
-    Ok((RedisStore { server, owners: Owners::default(), claim_ttl, access, evicted_keys }, is_new))
+    let (claim_ttl, access, replicas) = (config.claim_ttl, config.access, Replicas::new(config));
+    Ok((RedisStore { server, owners: Owners::default(), claim_ttl, access, evicted_keys, replicas }, is_new))
 }
 
 /// That the server is the one that was opened, was not emptied, and has dropped no key since.

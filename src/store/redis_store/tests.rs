@@ -60,7 +60,7 @@ fn a_claim_stands_as_the_contract_says_and_for_as_long() {
     assert_eq!(ask::<String>(&mut client, &["GET", &key]), "r-1:17|2026-07-15T09:03:03Z|3");
     let ttl: i64 = ask(&mut client, &["TTL", &key]);
     assert!((220_924_800 - 60..=220_924_800).contains(&ttl), "{ttl}");
-    store.write_run(None, &crate::store::record_wire::tests::sealed_run("r-1")).unwrap();
+    store.write_run(None, &crate::store::record_wire::tests::sealed_run("r-1"), None).unwrap();
     assert_eq!(ask::<i64>(&mut client, &["TTL", "dedup:bankfeed:run:r-1"]), -1, "run records do not expire");
 }
 
@@ -81,7 +81,7 @@ fn plain_writers_and_this_program_respect_each_other() {
     let expected = [ClaimOutcome::Found(other_writer), ClaimOutcome::Novel, ClaimOutcome::Found(Marker::Unreadable)];
     assert_eq!(outcomes, expected);
     assert!(plain_claim(&ours, "hook-8|2026-07-15T09:03:00+00:00").is_none(), "ours stands");
-    assert_eq!(store.release(&run_id("hook-7"), &[theirs]).unwrap(), 0);
+    assert_eq!(store.release(&run_id("hook-7"), 1, &[theirs]).unwrap(), 0);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_marker_of_another_writer_is_not_released_though_its_trace_looks_like_ours()
     let mut store = open(&config(&server)).unwrap().store;
     let theirs = claim(1, 1);
     ask::<()>(&mut plain_client(&server), &["SET", &key_of(&theirs), "r-1:1|2026-07-15T09:03:00Z"]);
-    assert_eq!(store.release(&run_id("r-1"), &[theirs]).unwrap(), 0);
+    assert_eq!(store.release(&run_id("r-1"), 1, &[theirs]).unwrap(), 0);
     assert!(matches!(store.look_up(&[theirs]).unwrap()[..], [Some(Marker::OtherWriter(_))]));
 }
 
@@ -440,7 +440,7 @@ fn a_server_that_takes_no_claims_says_why_and_takes_them_afterwards() {
     let mut check = |row: u64, cause: &str| {
         let error = store.claim(&our_bid, &[claim(row, row)]).unwrap_err();
         assert!(matches!(&error, StoreError::Busy { cause: found, .. } if found.contains(cause)), "{error:?}");
-        let error = store.write_run(None, &crate::store::record_wire::tests::sealed_run("r-1")).unwrap_err();
+        let error = store.write_run(None, &crate::store::record_wire::tests::sealed_run("r-1"), None).unwrap_err();
         assert!(matches!(&error, StoreError::Busy { cause: found, .. } if found.contains(cause)), "{error:?}");
     };
     ask::<()>(&mut client, &["CONFIG", "SET", "maxmemory", "1"]);
@@ -464,11 +464,12 @@ fn the_database_of_the_address_is_used() {
     let server = TestServer::start(&[]);
     let mut store = open(&config_for(&server.url().replace("/0", "/3"))).unwrap().store;
     store.claim(&bid("r-1", 1), &[claim(1, 1)]).unwrap();
-    store.write_run(None, &crate::store::record_wire::tests::sealed_run("r-1")).unwrap();
+    store.write_run(None, &crate::store::record_wire::tests::sealed_run("r-1"), None).unwrap();
     let mut client = plain_client(&server);
     assert_eq!(ask::<u64>(&mut client, &["DBSIZE"]), 0);
     ask::<()>(&mut client, &["SELECT", "3"]);
-    assert_eq!(ask::<u64>(&mut client, &["DBSIZE"]), 3);
+    // The store's description, the claim, the run, the list of runs.
+    assert_eq!(ask::<u64>(&mut client, &["DBSIZE"]), 4);
     let error = open_error(&config_for(&server.url().replace("/0", "/99")));
     assert!(matches!(&error, StoreError::Unfit { cause, .. } if cause.contains("database 99")), "{error:?}");
 }

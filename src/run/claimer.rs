@@ -1,0 +1,239 @@
+//! Claims a run's records, and takes over what attempts left that cannot publish any more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::work::ProtocolStop;
+use crate::domain::{
+    Adoption, Bid, Claim, ClaimOutcome, Expected, Judgement, KnownRun, Lease, Marker, Owner, RunId, RunRecord,
+    RunState, RunStore, RunView, SourceHash, judge,
+};
+
+/// How often a claim is asked again whose marker changed while it was being taken over.
+const TAKEOVERS_MAX: u32 = 8;
+
+/// The answers to a batch of claims: whatever could be taken over is ours, and every outcome stands for this pass.
+#[derive(Debug)]
+pub struct Settled {
+    /// In the order of the claims.
+    pub outcomes: Vec<ClaimOutcome>,
+    /// What is known of the runs that own the markers found.
+    pub views: Views,
+}
+
+/// What is known of the runs that own markers; each is asked once in a pass, so that equal records share their fate.
+#[derive(Debug, Clone, Default)]
+pub struct Views(Arc<BTreeMap<RunId, Option<Arc<RunView>>>>);
+
+impl Views {
+    /// What is known of `run`.
+    pub fn view(&self, run: &RunId) -> Option<Arc<RunView>> {
+        self.0.get(run).cloned().flatten()
+    }
+
+    /// Every run that was asked for, and what was found.
+    pub fn all(&self) -> impl Iterator<Item = (&RunId, Option<&RunView>)> {
+        self.0.iter().map(|(run, view)| (run, view.as_deref()))
+    }
+
+    /// Learns of the owners of `outcomes` that are not known yet, other than `own`, by asking `find`.
+    pub fn load_owners_of<E>(
+        &mut self,
+        outcomes: &[ClaimOutcome],
+        own: &RunId,
+        mut find: impl FnMut(&RunId) -> Result<Option<RunView>, E>,
+    ) -> Result<(), E> {
+        let mut last = None;
+        for outcome in outcomes {
+            let ClaimOutcome::Found(Marker::Run { owner, .. }) = outcome else { continue };
+            // A replay finds a million markers of one owner, one after another.
+            if last.is_some_and(|last| Arc::ptr_eq(last, owner)) || owner.run == *own {
+                continue;
+            }
+            last = Some(owner);
+            if !self.0.contains_key(&owner.run) {
+                let view = find(&owner.run)?.map(Arc::new);
+                // A copy of the few that are known, where a batch on its way still looks at them.
+                Arc::make_mut(&mut self.0).insert(owner.run.clone(), view);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is known of a run by its record.
+pub fn view_of(record: RunRecord) -> RunView {
+    RunView { state: record.state, epoch: record.epoch, feed_name: record.feed_name }
+}
+
+/// Claims the records of one attempt, in one pass over its feed.
+#[derive(Debug)]
+pub struct Claimer<'a, S: ?Sized> {
+    store: &'a mut S,
+    bid: Bid,
+    views: Views,
+    /// Claims taken over, by the run that had them.
+    taken_over: BTreeMap<RunId, u64>,
+}
+
+impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
+    /// A claimer for the attempt that `bid` names.
+    pub fn new(store: &'a mut S, bid: Bid) -> Self {
+        Self { store, bid, views: Views::default(), taken_over: BTreeMap::new() }
+    }
+
+    /// What was learned of other runs, and how many claims were taken over from each.
+    pub fn finish(self) -> (Views, BTreeMap<RunId, u64>) {
+        (self.views, self.taken_over)
+    }
+
+    /// Claims a batch. Nothing is accepted for which the store did not say that the marker is of this attempt.
+    pub fn claim<E>(&mut self, all_claims: &[Claim]) -> Result<Settled, E>
+    where
+        E: From<S::Error> + From<ProtocolStop>,
+    {
+        let mut all_outcomes = Vec::new();
+        // A block may hold more claims than the store likes at once.
+        for claims in all_claims.chunks(self.store.claims_per_call().max(1)) {
+            let mut outcomes = self.store.claim(&self.bid, claims)?;
+            assert_eq!(outcomes.len(), claims.len(), "every claim has an outcome");
+            self.settle::<E>(claims, &mut outcomes)?;
+            if all_outcomes.is_empty() {
+                all_outcomes = outcomes;
+            } else {
+                all_outcomes.append(&mut outcomes);
+            }
+        }
+        Ok(Settled { outcomes: all_outcomes, views: self.views.clone() })
+    }
+
+    /// Takes over what may be taken over, until nothing is left that may.
+    fn settle<E>(&mut self, claims: &[Claim], outcomes: &mut [ClaimOutcome]) -> Result<(), E>
+    where
+        E: From<S::Error> + From<ProtocolStop>,
+    {
+        for _ in 0..TAKEOVERS_MAX {
+            self.load_views(outcomes)?;
+            let takeovers = self.takeovers(claims, outcomes)?;
+            if takeovers.adoptions.is_empty() {
+                return Ok(());
+            }
+            let changed = self.carry_out(&takeovers)?;
+            if changed.is_empty() {
+                return Ok(());
+            }
+            // Somebody was faster: whose marker stands there now is asked once more.
+            let again: Vec<usize> =
+                (0..claims.len()).filter(|index| changed.contains(&claims[*index].source_hash)).collect();
+            let claims_again: Vec<Claim> = again.iter().map(|index| claims[*index]).collect();
+            for (index, outcome) in again.into_iter().zip(self.store.claim(&self.bid, &claims_again)?) {
+                outcomes[index] = outcome;
+            }
+        }
+        Err(ProtocolStop::Unsettled { run: self.bid.run.clone() }.into())
+    }
+
+    fn load_views(&mut self, outcomes: &[ClaimOutcome]) -> Result<(), S::Error> {
+        let (store, own) = (&mut *self.store, &self.bid.run);
+        self.views.load_owners_of(outcomes, own, |run| {
+            let Some(known) = store.run_record(run)? else { return Ok(None) };
+            let known = fence_if_expired(store, known)?;
+            if matches!(known.state, RunState::Fenced | RunState::Reverted) {
+                // Whoever barred the run may have died before the replicas knew of it.
+                store.confirm()?;
+            }
+            Ok(Some(view_of(known)))
+        })
+    }
+
+    /// What may be taken over of the markers in `outcomes`, each for the first row that has its hash; and writes to
+    /// `outcomes` what stands once that is done.
+    ///
+    /// The row that a dead attempt gave a hash proves nothing: it may have read other bytes. So the row decides that
+    /// has the hash now, and what stays behind in an earlier epoch suppresses nothing.
+    fn takeovers(&self, claims: &[Claim], outcomes: &mut [ClaimOutcome]) -> Result<Takeovers, ProtocolStop> {
+        let mut takeovers = Takeovers::default();
+        let mut last_foreign: Option<(Arc<Owner>, Judgement)> = None;
+        for (claim, outcome) in claims.iter().zip(outcomes) {
+            let ClaimOutcome::Found(Marker::Run { owner, row }) = outcome else { continue };
+            if owner.run == self.bid.run {
+                if owner.epoch > self.bid.epoch {
+                    return Err(ProtocolStop::Overtaken { run: self.bid.run.clone() });
+                }
+                // A later row of our own may have got the hash while an earlier one was held: the lowest row owns.
+                if owner.epoch == self.bid.epoch && *row <= claim.row {
+                    continue;
+                }
+            } else {
+                let judgement = match &last_foreign {
+                    Some((last, judgement)) if Arc::ptr_eq(last, owner) => *judgement,
+                    Some(_) | None => judge(owner.epoch, self.views.view(&owner.run).as_deref()),
+                };
+                last_foreign = Some((Arc::clone(owner), judgement));
+                match judgement {
+                    Judgement::Suppress | Judgement::Hold => continue,
+                    Judgement::TakeOver => {}
+                }
+            }
+            let (owner, row) = takeovers.pass_on(claim, owner, *row, &self.bid);
+            *outcome = ClaimOutcome::Found(Marker::Run { owner, row });
+        }
+        Ok(takeovers)
+    }
+
+    /// Compare-and-sets every marker; returns the hashes whose marker had changed.
+    fn carry_out(&mut self, takeovers: &Takeovers) -> Result<Vec<SourceHash>, S::Error> {
+        let mut changed = Vec::new();
+        for (adoption, is_done) in takeovers.adoptions.iter().zip(self.store.adopt(&takeovers.adoptions)?) {
+            let from = &adoption.found.0.run;
+            if !is_done {
+                changed.push(adoption.claim.source_hash);
+            } else if *from != self.bid.run {
+                *self.taken_over.entry(from.clone()).or_default() += 1;
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// Bars an open run whose lease is over from sealing; returns the record as it stands then.
+///
+/// The lease is only a hint that it is time to try. What keeps the run from publishing is the change of its state.
+fn fence_if_expired<S: RunStore + ?Sized>(store: &mut S, known: KnownRun) -> Result<RunRecord, S::Error> {
+    let KnownRun { record, lease } = known;
+    if record.state != RunState::Open || lease != Lease::Over {
+        return Ok(record);
+    }
+    let expected = Expected { state: RunState::Open, epoch: record.epoch, lease_over: true };
+    let fenced = RunRecord { state: RunState::Fenced, ..record.clone() };
+    if store.write_run(Some(expected), &fenced, None)? {
+        return Ok(fenced);
+    }
+    // It woke up, or somebody else was faster: as it stands now it is judged.
+    Ok(store.run_record(&record.run)?.map_or(record, |known| known.record))
+}
+
+/// The claims of one call that pass to this attempt.
+#[derive(Default)]
+struct Takeovers {
+    adoptions: Vec<Adoption>,
+    /// The first row of each hash among them.
+    heirs: HashMap<SourceHash, (Arc<Owner>, u64)>,
+}
+
+impl Takeovers {
+    /// Whom the hash of `claim`, found under `owner` and `row`, belongs to from now on.
+    fn pass_on(&mut self, claim: &Claim, owner: &Arc<Owner>, row: u64, bid: &Bid) -> (Arc<Owner>, u64) {
+        let heir = self.heirs.entry(claim.source_hash).or_insert_with(|| {
+            let heir = match owner.run == bid.run {
+                // The time of the first sight stays.
+                true => Arc::new(Owner { seen_at: owner.seen_at.clone(), ..(**bid).clone() }),
+                false => Arc::clone(bid),
+            };
+            let found = (Arc::clone(owner), row);
+            self.adoptions.push(Adoption { claim: *claim, found, owner: Arc::clone(&heir) });
+            (heir, claim.row)
+        });
+        heir.clone()
+    }
+}
