@@ -6,6 +6,7 @@ mod errors;
 mod formats;
 mod golden;
 mod interleave;
+mod interrupts;
 mod man;
 mod oracle;
 mod replay;
