@@ -275,7 +275,8 @@ fn signals_that_the_parent_ignored_stay_ignored() {
     for store in STORES {
         let env = world(Env::new(*store));
         let nohup = ["/usr/bin/env", "--default-signal=INT,TERM", "nohup"];
-        let mut child = by_way_of(&nohup, &env, &[&INGEST[..], &SLOWLY].concat()).spawn().unwrap();
+        let words = [&INGEST[..], &["--batch-size", "20"]].concat();
+        let mut child = by_way_of(&nohup, &env, &words).spawn().unwrap();
         wait_for_event(&env, &mut child, "run.opened");
         send(&child, Signal::HUP);
         ended(&env, child).check(0, "");

@@ -273,6 +273,7 @@ mod tests {
             | StoreError::Forgotten { .. }
             | StoreError::OtherVersion { .. }
             | StoreError::Corrupt { .. }
+            | StoreError::Interrupted { .. }
             | StoreError::Io { .. } => "another",
         }
     }
