@@ -10,6 +10,7 @@ mod interrupts;
 mod man;
 mod oracle;
 mod replay;
+mod rounds;
 mod terminal;
 mod tidy;
 mod workers;
