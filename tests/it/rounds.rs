@@ -124,8 +124,9 @@ fn run_under_kills(env: &Env, random: &mut Random) -> Result<(), String> {
             } else if child.try_wait().unwrap().is_some() {
                 ended.push(place);
             } else if started.elapsed() > TIMEOUT {
+                let waits = waits_of(child);
                 child.kill().unwrap();
-                return Err(format!("{name} hangs"));
+                return Err(format!("{name} hangs in {waits}"));
             }
         }
         for place in ended.into_iter().rev() {
@@ -134,7 +135,18 @@ fn run_under_kills(env: &Env, random: &mut Random) -> Result<(), String> {
         }
         thread::yield_now();
     }
-    Ok(())
+    check_suppressed(env)
+}
+
+/// Where each thread of a process waits in the system, by its name.
+fn waits_of(child: &Child) -> String {
+    let mut waits = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap() {
+        let about =
+            |file: &str| std::fs::read_to_string(thread.as_ref().unwrap().path().join(file)).unwrap_or_default();
+        waits.push(format!("{}: {} {}", about("comm").trim(), about("wchan").trim(), about("syscall").trim()));
+    }
+    waits.join(", ")
 }
 
 /// Repeats every command, undisturbed and one after another.
@@ -142,6 +154,24 @@ fn run_alone(env: &Env, good: &[i32], random: &mut Random) -> Result<(), String>
     for name in shuffled(random) {
         let child = start(env, name, random);
         end_of(name, child, good)?;
+    }
+    Ok(())
+}
+
+/// Whatever a published run suppressed stands in an accepted file already: nobody has to repeat anything for that.
+fn check_suppressed(env: &Env) -> Result<(), String> {
+    let files = env.files();
+    let lines_of = |bytes: &[u8]| -> Vec<String> {
+        String::from_utf8(bytes.to_vec()).unwrap().lines().skip(1).map(str::to_owned).collect()
+    };
+    let accepted = files.iter().filter(|(name, _)| name.ends_with(".accepted.csv"));
+    let accepted: BTreeSet<_> = accepted.flat_map(|(_, bytes)| lines_of(bytes)).collect();
+    for (name, bytes) in &files {
+        let Some(stem) = name.strip_suffix(".suppressed.csv") else { continue };
+        let is_published = files.contains_key(&format!("{stem}.summary.json"));
+        if let Some(lost) = lines_of(bytes).into_iter().find(|line| is_published && !accepted.contains(line)) {
+            return Err(format!("{name} holds a record that no accepted file has: {lost}"));
+        }
     }
     Ok(())
 }
