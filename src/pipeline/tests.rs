@@ -9,10 +9,34 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+<<<<<<< HEAD
 use crate::domain::{Canonicalizer, Claim, Decision, Interrupt, Owner, RawRecord, RunId, RunState};
+=======
+use crate::domain::{Canonicalizer, Claim, Decision, Interrupt, InterruptSignal, Owner, RawRecord, RunId, RunState};
+>>>>>>> signals
 use crate::input::Profile;
 use crate::run::{Gates, StartRefusal};
 use crate::store::{Access, MemoryStore, Store, StoreConfig, StoreLocation};
+
+/// Asks for an early end when a feed is begun, or when its first batch is decided.
+struct Asking {
+    interrupt: Interrupt,
+    at_start: bool,
+}
+
+impl Progress for Asking {
+    fn start(&self, _: &str, _: u64) {
+        if self.at_start {
+            self.interrupt.ask(InterruptSignal::Terminated);
+        }
+    }
+
+    fn advance(&self, _: u64, _: u64) {
+        self.interrupt.ask(InterruptSignal::Terminated);
+    }
+
+    fn finish(&self) {}
+}
 
 struct Silent;
 
@@ -271,6 +295,52 @@ fn a_feed_that_changes_while_it_is_read_is_not_published_and_keeps_no_claim() {
         let report = ingest(&request(folder.path(), late_feed.as_bytes(), "r-2", 1), &mut *store, &Silent).unwrap();
         assert_eq!(report.counts, [1, 0, 0, 0, 0, 0]);
     }
+}
+
+/// Ingests `feed` and is interrupted: when it is begun, or else when its first and only batch is decided.
+fn interrupted_run(folder: &Path, feed: &str, at_start: bool, store: &mut dyn Store) {
+    let request = request(folder, feed.as_bytes(), "r-1", 2);
+    let asking = Asking { interrupt: request.interrupt.clone(), at_start };
+    let error = ingest(&request, store, &asking).unwrap_err();
+    assert!(matches!(error, IngestError::Interrupted { signal: InterruptSignal::Terminated, .. }), "{error:?}");
+    let left: Vec<_> = published(folder).into_keys().collect();
+    assert_eq!(left, ["july.csv"], "nothing is published or half-written");
+    assert_eq!(store.run_record(request.run.as_ref().unwrap()).unwrap().unwrap().state, RunState::Open);
+}
+
+#[test]
+fn an_interrupted_run_is_looked_at_before_each_batch_and_before_the_seal() {
+    let feed = feed_of(&[(0, 1), (0, 2)]);
+    // Asked for before the first batch, nothing is claimed; behind it, its claims stand and the run is not sealed.
+    for (at_start, of_another_feed) in [(true, [2, 0, 0, 0, 0, 0]), (false, [0, 0, 0, 2, 0, 0])] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = embedded(folder.path(), None);
+        interrupted_run(folder.path(), &feed, at_start, &mut *store);
+        let other = request(folder.path(), format!("{feed}\n").as_bytes(), "r-2", 2);
+        assert_eq!(ingest(&other, &mut *store, &Silent).unwrap().counts, of_another_feed);
+        let again = ingest(&request(folder.path(), feed.as_bytes(), "r-1", 2), &mut *store, &Silent).unwrap();
+        assert!(again.is_resumed);
+    }
+}
+
+#[test]
+fn a_dry_run_and_a_listing_are_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    // More than a block.
+    let feed = feed_of(&[(0, 1)].repeat(100_000));
+    let request = request(folder.path(), feed.as_bytes(), "r-1", 2);
+    let asking = Asking { interrupt: request.interrupt.clone(), at_start: true };
+    let mut store = embedded(folder.path(), None);
+    let error = dry_run(&request, &mut WouldBeClaims::default(), &mut *store, &asking).unwrap_err();
+    assert!(matches!(error, IngestError::Interrupted { .. }), "{error:?}");
+    let (interrupt, mut rows) = (Interrupt::default(), 0);
+    let listed = list_hashes(&request.feed, &request.profile, &interrupt, |_| {
+        interrupt.ask(InterruptSignal::HungUp);
+        rows += 1;
+        true
+    });
+    assert!(matches!(listed, Err(IngestError::Interrupted { signal: InterruptSignal::HungUp, .. })));
+    assert!((1..100_000).contains(&rows), "{rows}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) type Everything = BTreeMap<PathBuf, (u64, SystemTime, Vec<u8>)>;
 /// A working folder, a home, and a store, all gone when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Env {
-    _folder: TempDir,
+    folder: TempDir,
     root: PathBuf,
     pub server: Option<Rc<TestServer>>,
     key_prefix: String,
@@ -81,7 +81,13 @@ impl Env {
             std::fs::create_dir(root.join(name)).unwrap();
         }
         let key_prefix = format!("{}:", root.file_name().unwrap().display());
-        Self { _folder: folder, root, server, key_prefix }
+        Self { folder, root, server, key_prefix }
+    }
+
+    /// Leaves the folders behind, for a person to look at; returns the one that holds all.
+    pub(crate) fn keep(&mut self) -> &Path {
+        self.folder.disable_cleanup(true);
+        &self.root
     }
 
     /// A path in the working folder.

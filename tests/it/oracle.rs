@@ -12,8 +12,13 @@ const RECORDS: usize = 1_000_000;
 /// Records of a feed in the long mode.
 const RECORDS_LONG: usize = 10_000_000;
 
+/// Whether the long mode is asked for.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("FEEDS_LONG").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// SplitMix64: small, seeded, and the same everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -23,7 +28,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
@@ -112,8 +117,7 @@ fn check(env: &Env, name: &str, feed: &Generated, earlier: &Generated) {
 
 #[test]
 fn a_million_records_are_sorted_out_as_the_oracle_does() {
-    let is_long = std::env::var_os("FEEDS_LONG").is_some_and(|value| !value.is_empty() && value != "0");
-    let records = if is_long { RECORDS_LONG } else { RECORDS };
+    let records = if is_long() { RECORDS_LONG } else { RECORDS };
     let random = &mut Random(20_260_715);
     let nothing = Generated { text: String::new(), ends: Vec::new(), identities: Vec::new() };
     let july = generate(0, records, random);

@@ -3,14 +3,20 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
-use std::process::Command;
+use std::process::{Child, Command};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::env::{Env, HEADER, NOW, assert_same, fixture};
 
 /// Runs `command` with a terminal as its standard error; returns its exit code and what stood on the terminal.
-fn on_terminal(env: &Env, mut command: Command) -> (Option<i32>, String) {
+fn on_terminal(env: &Env, command: Command) -> (Option<i32>, String) {
+    on_terminal_while(env, command, |_, _| {})
+}
+
+/// The same, calling `act` with what stands on the terminal whenever there is more.
+fn on_terminal_while(env: &Env, mut command: Command, mut act: impl FnMut(&Child, &[u8])) -> (Option<i32>, String) {
     let keeper = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&keeper).unwrap();
     unlockpt(&keeper).unwrap();
@@ -20,8 +26,12 @@ fn on_terminal(env: &Env, mut command: Command) -> (Option<i32>, String) {
     // The command holds the terminal as well: with it goes the last one of this process.
     drop(command);
     let mut shown = Vec::new();
+    let (mut keeper, mut buffer) = (File::from(keeper), [0; 4096]);
     // The end of a terminal that nobody holds any more is told as an error.
-    let _ = File::from(keeper).read_to_end(&mut shown);
+    while let Ok(count @ 1..) = keeper.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..count]);
+        act(&child, &shown);
+    }
     (child.wait().unwrap().code(), env.told(&shown).replace("\r\n", "\n"))
 }
 
@@ -83,4 +93,26 @@ fn a_long_feed_shows_how_far_it_is() {
     let mut command = env.command(&["ingest", "july.csv"]);
     command.env("TERM", "xterm");
     assert!(!on_terminal(&env, command).1.contains("records/s left "), "a short one is done before anybody looks");
+}
+
+#[test]
+fn an_interruption_leaves_a_clean_terminal() {
+    let env = world();
+    let rows: String = (0..100_000).map(|row| format!("DE-main,TRANSACTION-{row:010},1.00,EUR,2026-07-01\n")).collect();
+    env.write("long.csv", format!("{HEADER}\n{rows}"));
+    let mut command = env.command(&["ingest", "long.csv", "--batch-size", "1"]);
+    command.env("TERM", "xterm");
+    let mut is_asked = false;
+    let (code, shown) = on_terminal_while(&env, command, |child, shown| {
+        if !is_asked && String::from_utf8_lossy(shown).contains("records/s left ") {
+            kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+            is_asked = true;
+        }
+    });
+    let error = "error: interrupted by SIGTERM in the middle of `long.csv`\n  hint: nothing of this feed is published: \
+                 repeat the command to go on\n";
+    let error = error.replacen("error:", "\x1b[1;31merror:\x1b[0m", 1);
+    let drawn = shown.strip_suffix(&error).unwrap_or_else(|| panic!("{shown:?}"));
+    assert!(drawn.ends_with("\r\x1b[2K"), "the bar is wiped away: {drawn:?}");
+    assert_eq!(code, Some(143));
 }

@@ -274,6 +274,7 @@ mod tests {
             | StoreError::Forgotten { .. }
             | StoreError::OtherVersion { .. }
             | StoreError::Corrupt { .. }
+            | StoreError::Interrupted { .. }
             | StoreError::Io { .. } => "another",
         }
     }
