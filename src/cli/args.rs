@@ -9,13 +9,17 @@ use super::failure::{ExitCode, Failure};
 use super::layers::{FlagWords, flag_of};
 use super::settings::{KEYS, Key, Settings};
 use super::terminal::{ColorChoice, Verbosity};
-use crate::domain::{Amount, Currency, RunId, is_iso_instant};
+use crate::domain::{Amount, Currency, RunId, RunState, is_iso_instant};
 
 /// The input that is standard input.
 pub const STANDARD_INPUT: &str = "-";
 
 /// The settings that `-h` lists; `--help` lists them all.
 const COMMON_KEYS: [&str; 3] = ["store", "out_dir", "profile"];
+
+/// What stands behind the help of `runs`.
+const RUNS_EXAMPLE: &str = "Example, what is stuck:
+  feeddedup runs --state open --state sealed --state publishing";
 
 /// Finds which bank statement records were taken in before, and proves it.
 #[derive(Debug, Parser)]
@@ -59,6 +63,9 @@ pub enum CommandWords {
     Ingest(IngestArgs),
     /// Show the canonical form and the hashes of each record.
     Hash(HashArgs),
+    /// List the runs that the store knows.
+    #[command(after_help = RUNS_EXAMPLE)]
+    Runs(RunsArgs),
     /// Look at the settings.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -114,6 +121,18 @@ pub struct HashArgs {
     pub file: PathBuf,
 
     /// Print a JSON object for each record.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is typed behind `runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// List only runs in this state; may be given several times.
+    #[arg(long = "state", value_name = "STATE", value_parser = run_state)]
+    pub states: Vec<RunState>,
+
+    /// Print a JSON object for each run.
     #[arg(long)]
     pub json: bool,
 }
@@ -194,6 +213,11 @@ fn output_name(text: &str) -> Result<String, String> {
     // A file name has at most 255 bytes, and the kind, the run id and the attempt join this one.
     let is_name = !text.is_empty() && text.len() <= 128 && !text.starts_with('.') && !text.contains(['/', '\\', '\0']);
     if is_name { Ok(text.to_owned()) } else { Err("give the start of a file name, without folders".to_owned()) }
+}
+
+fn run_state(text: &str) -> Result<RunState, String> {
+    let names = RunState::ALL.map(|state| state.name().to_lowercase()).join(", ");
+    RunState::from_name(&text.to_uppercase()).ok_or_else(|| format!("there are {names}"))
 }
 
 /// Kept as it was typed: it is text in outputs, and equal text must give equal bytes.
@@ -278,7 +302,9 @@ mod tests {
         let words = Words::try_parse_from(["feeddedup", "ingest"].iter().chain(words))?;
         match words.command {
             CommandWords::Ingest(args) => Ok(args),
-            CommandWords::Hash(_) | CommandWords::Config(_) | CommandWords::Completions(_) => unreachable!(),
+            CommandWords::Hash(_) | CommandWords::Runs(_) | CommandWords::Config(_) | CommandWords::Completions(_) => {
+                unreachable!()
+            }
         }
     }
 

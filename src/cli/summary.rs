@@ -74,7 +74,7 @@ pub(super) fn holder_lines(holders: &[Holder]) -> Vec<String> {
     lines
 }
 
-fn counts_in_words(counts: &RunCounts) -> String {
+pub(super) fn counts_in_words(counts: &RunCounts) -> String {
     let total: u64 = counts.iter().sum();
     let parts: Vec<_> = Decision::ALL
         .into_iter()

@@ -4,3 +4,4 @@ pub(super) mod completions;
 pub(super) mod config;
 pub(super) mod hash;
 pub(super) mod ingest;
+pub(super) mod runs;
