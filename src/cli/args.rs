@@ -21,6 +21,18 @@ const COMMON_KEYS: [&str; 3] = ["store", "out_dir", "profile"];
 const RUNS_EXAMPLE: &str = "Example, what is stuck:
   feeddedup runs --state open --state sealed --state publishing";
 
+/// What stands behind the help of `revert`.
+const REVERT_EXAMPLE: &str = "Example, a feed that the bank has corrected:
+  feeddedup revert r-0715 --dry-run
+  feeddedup revert r-0715
+  feeddedup ingest july-corrected.csv";
+
+/// What stands behind the help of `resolve`.
+const RESOLVE_EXAMPLE: &str = "Example, a run whose host burned down before anybody had its files:
+  feeddedup runs --state publishing
+  feeddedup resolve r-0715 --lost
+  feeddedup ingest july.csv";
+
 /// Finds which bank statement records were taken in before, and proves it.
 #[derive(Debug, Parser)]
 #[command(name = "feeddedup", version, max_term_width = 100, after_help = exit_code_help())]
@@ -66,6 +78,18 @@ pub enum CommandWords {
     /// List the runs that the store knows.
     #[command(after_help = RUNS_EXAMPLE)]
     Runs(RunsArgs),
+    /// Take a sealed or published run back, as if it had never been published: its claims are free then.
+    ///
+    /// Its files stay where they are: nothing of them may be posted, or it must be taken back in the ledger too. A
+    /// corrected feed with the same records is accepted then, and so is the same feed again.
+    #[command(after_help = REVERT_EXAMPLE)]
+    Revert(RevertArgs),
+    /// Say what became of a run that was left in the middle of its publishing.
+    ///
+    /// It is for a run whose host or folder is gone. If both are still there, repeat its `ingest` command instead,
+    /// which goes on where it stopped.
+    #[command(after_help = RESOLVE_EXAMPLE)]
+    Resolve(ResolveArgs),
     /// Look at the settings.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -135,6 +159,54 @@ pub struct RunsArgs {
     /// Print a JSON object for each run.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What is typed behind `revert`.
+#[derive(Debug, Args)]
+pub struct RevertArgs {
+    /// Take this run back.
+    #[arg(value_name = "RUN", value_parser = RunId::parse)]
+    pub run: RunId,
+
+    /// Say what would be done, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Write what published runs suppressed because of it to files for ingestion, read with `--profile`.
+    #[arg(long)]
+    pub release_suppressed: bool,
+
+    /// Print what was done as JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is typed behind `resolve`.
+#[derive(Debug, Args)]
+pub struct ResolveArgs {
+    /// Resolve this run.
+    #[arg(value_name = "RUN", value_parser = RunId::parse)]
+    pub run: RunId,
+
+    #[command(flatten)]
+    pub fate: Fate,
+
+    /// Print what was done as JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What became of the files of a run.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Fate {
+    /// Its files reached whoever posts them: it counts as published.
+    #[arg(long)]
+    pub published: bool,
+
+    /// Nobody has seen its files, nor ever will: it counts as never published, and its claims are free.
+    #[arg(long)]
+    pub lost: bool,
 }
 
 /// What is typed behind `config`.
@@ -302,7 +374,12 @@ mod tests {
         let words = Words::try_parse_from(["feeddedup", "ingest"].iter().chain(words))?;
         match words.command {
             CommandWords::Ingest(args) => Ok(args),
-            CommandWords::Hash(_) | CommandWords::Runs(_) | CommandWords::Config(_) | CommandWords::Completions(_) => {
+            CommandWords::Hash(_)
+            | CommandWords::Runs(_)
+            | CommandWords::Revert(_)
+            | CommandWords::Resolve(_)
+            | CommandWords::Config(_)
+            | CommandWords::Completions(_) => {
                 unreachable!()
             }
         }

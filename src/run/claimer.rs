@@ -199,7 +199,7 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
 /// Bars an open run whose lease is over from sealing; returns the record as it stands then.
 ///
 /// The lease is only a hint that it is time to try. What keeps the run from publishing is the change of its state.
-fn fence_if_expired<S: RunStore + ?Sized>(store: &mut S, known: KnownRun) -> Result<RunRecord, S::Error> {
+pub(super) fn fence_if_expired<S: RunStore + ?Sized>(store: &mut S, known: KnownRun) -> Result<RunRecord, S::Error> {
     let KnownRun { record, lease } = known;
     if record.state != RunState::Open || lease != Lease::Over {
         return Ok(record);

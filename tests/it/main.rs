@@ -11,6 +11,7 @@ mod man;
 mod oracle;
 mod replay;
 mod runs;
+mod taking_back;
 mod terminal;
 mod tidy;
 mod workers;

@@ -144,11 +144,6 @@ impl<'a> Ingest<'a> {
 
     fn request(&self, named: &NamedFeed) -> Result<IngestRequest, Failure> {
         let location = self.settings.store_location()?;
-        let lock_folder = match location.folder() {
-            // Beside the store: whoever uses it meets the same locks.
-            Some(folder) => folder.join("locks"),
-            None => self.settings.state()?.path().join("locks"),
-        };
         let totals = self.args.expect_totals.iter().map(|total| (total.currency, total.amount)).collect();
         let tags = self.args.tags.iter().map(|tag| (tag.key.clone(), tag.value.clone()));
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -170,7 +165,7 @@ impl<'a> Ingest<'a> {
                 rejects_min: if self.settings.reject_limit.origin == Origin::Default { REJECTS_MIN } else { 0 },
             },
             lease: Duration::from_secs(self.settings.lease_s.value.get()),
-            lock_folder,
+            lock_folder: self.settings.lock_folder()?,
             worker: worker(self.environment),
             store_address: location.address(),
             interrupt: self.interrupt.clone(),
