@@ -22,13 +22,20 @@ const RUNS_EXAMPLE: &str = "Example, what is stuck:
   feeddedup runs --state open --state sealed --state publishing";
 
 /// What stands behind the help of `revert`.
-const REVERT_EXAMPLE: &str = "Example, a feed that the bank has corrected:
+const REVERT_EXAMPLE: &str =
+    "Its files stay where they are: nothing of them may be posted, or it must be taken back in \
+the ledger too. A corrected feed with the same records is accepted then, and so is the same feed again.
+
+Example, a feed that the bank has corrected:
   feeddedup revert r-0715 --dry-run
   feeddedup revert r-0715
   feeddedup ingest july-corrected.csv";
 
 /// What stands behind the help of `resolve`.
-const RESOLVE_EXAMPLE: &str = "Example, a run whose host burned down before anybody had its files:
+const RESOLVE_EXAMPLE: &str = "It is for a run whose host or folder is gone. If both are still there, repeat its \
+`ingest` command instead: it goes on where it stopped.
+
+Example, a run whose host burned down before anybody had its files:
   feeddedup runs --state publishing
   feeddedup resolve r-0715 --lost
   feeddedup ingest july.csv";
@@ -78,16 +85,10 @@ pub enum CommandWords {
     /// List the runs that the store knows.
     #[command(after_help = RUNS_EXAMPLE)]
     Runs(RunsArgs),
-    /// Take a sealed or published run back, as if it had never been published: its claims are free then.
-    ///
-    /// Its files stay where they are: nothing of them may be posted, or it must be taken back in the ledger too. A
-    /// corrected feed with the same records is accepted then, and so is the same feed again.
+    /// Take a run back, as if it had never been published.
     #[command(after_help = REVERT_EXAMPLE)]
     Revert(RevertArgs),
     /// Say what became of a run that was left in the middle of its publishing.
-    ///
-    /// It is for a run whose host or folder is gone. If both are still there, repeat its `ingest` command instead,
-    /// which goes on where it stopped.
     #[command(after_help = RESOLVE_EXAMPLE)]
     Resolve(ResolveArgs),
     /// Look at the settings.

@@ -28,6 +28,8 @@ mod router;
 mod stages;
 mod taking_back;
 #[cfg(test)]
+mod taking_back_tests;
+#[cfg(test)]
 mod tests;
 mod threads;
 mod writers;

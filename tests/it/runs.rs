@@ -132,3 +132,11 @@ fn a_state_that_no_run_can_be_in() {
     assert!(ran.stderr.contains("there are open, sealed, publishing, published, fenced, reverted"), "{}", ran.stderr);
     assert_eq!(ran.code, Some(2));
 }
+
+#[test]
+fn a_reader_of_the_list_that_goes_away_is_no_failure() {
+    let env = world(Env::embedded());
+    let mut child = env.command(&["runs"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,6 +1,7 @@
 //! Runs that are taken back, and runs whose end the operator tells: what is free again, handed out, refused, noted.
 
 use std::ops::Range;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -47,6 +48,20 @@ fn state(env: &Env, run: &str) -> String {
 /// The last line of a journal.
 fn last_line(env: &Env, journal: &str) -> Value {
     serde_json::from_str(env.text(journal).lines().last().unwrap()).unwrap()
+}
+
+/// Runs `words` and kills them as they enter the system call `call` for the `number`th time; false if they end before.
+fn killed_at(env: &Env, words: &[&str], call: &str, number: usize) -> bool {
+    let command = env.command(words);
+    let mut strace = Command::new("strace");
+    strace.args(["-o", "/dev/null", "-e", &format!("trace={call}")]);
+    strace.args(["-e", &format!("inject={call}:signal=KILL:when={number}")]);
+    strace.arg(command.get_program()).args(command.get_args());
+    strace.current_dir(env.path("")).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = env.finish(strace, b"");
+    assert!(matches!(ran.code, None | Some(0)), "{call} number {number}: {ran:?}");
+    ran.code.is_none()
 }
 
 fn json(ran: &Ran) -> Value {
@@ -346,6 +361,8 @@ fn a_run_whose_worker_may_be_alive_is_not_resolved() {
     let prefix = env.ask_server("KEYS *run:r-july");
     let key = prefix.lines().find(|line| line.ends_with("run:r-july")).unwrap().to_owned();
     env.ask_server(&format!("HSET {key} lease 99999999999999"));
+    let listed = env.run(&["runs", "--state", "publishing"]).stdout;
+    assert!(listed.contains("; alive for ") && listed.starts_with("STATE "), "{listed}");
     let ran = env.run(&["resolve", "r-july", "--lost"]);
     assert!(ran.stderr.starts_with("error: run `r-july` is being published by process "), "{}", ran.stderr);
     assert!(ran.stderr.contains("whose lease is not over\n  hint: let it finish;"), "{}", ran.stderr);
@@ -363,5 +380,40 @@ fn a_run_is_left_alone_while_its_feed_is_worked_on() {
         let ran = env.run(&["resolve", "r-july", "--lost"]);
         assert!(ran.stderr.starts_with("error: the feed is being ingested already, by "), "{}", ran.stderr);
         assert_eq!((ran.code, state(&env, "r-july").as_str()), (Some(75), "PUBLISHING"));
+    }
+}
+
+/// The system calls by which a revert changes the world.
+const CALLS: [&str; 8] = ["flock", "fdatasync", "fsync", "pwrite64", "pwritev", "renameat2", "sendto", "write"];
+
+#[test]
+fn a_revert_that_is_killed_at_any_call_comes_to_the_same_end() {
+    let words = ["revert", "r-june", "--release-suppressed"];
+    for store in STORES {
+        let env = overlap(Env::new(*store));
+        env.keep();
+        let mut killed = 0;
+        for call in CALLS {
+            for number in 1.. {
+                env.restore();
+                if !killed_at(&env, &words, call, number) {
+                    break;
+                }
+                killed += 1;
+                let moment = format!("{call} number {number} on {store:?}");
+                let released = format!("{}{}", feed(20..30), rows(20..22));
+                // Nothing is free unless the records that others suppressed are there to be ingested.
+                let is_free = state(&env, "r-june") == "REVERTED";
+                assert!(!is_free || env.text("july.released.csv") == released, "{moment}");
+                let ran = env.run(&words);
+                assert_eq!((ran.code, state(&env, "r-june").as_str()), (Some(0), "REVERTED"), "{moment}: {ran:?}");
+                assert_same(&moment, &env.text("july.released.csv"), &released);
+                let odd = |name: &String| name.ends_with(".tmp") || name.contains("released.2");
+                assert_eq!(env.files().into_keys().filter(odd).collect::<Vec<_>>(), Vec::<String>::new(), "{moment}");
+                env.ingest(&["june.csv", "--run-id", "r-june"]).check(0, "");
+                assert_eq!(env.text("june.2.accepted.csv"), feed(0..30), "{moment}");
+            }
+        }
+        assert!(killed > 10, "only {killed} calls on {store:?}");
     }
 }
