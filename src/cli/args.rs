@@ -9,13 +9,36 @@ use super::failure::{ExitCode, Failure};
 use super::layers::{FlagWords, flag_of};
 use super::settings::{KEYS, Key, Settings};
 use super::terminal::{ColorChoice, Verbosity};
-use crate::domain::{Amount, Currency, RunId, is_iso_instant};
+use crate::domain::{Amount, Currency, RunId, RunState, is_iso_instant};
 
 /// The input that is standard input.
 pub const STANDARD_INPUT: &str = "-";
 
 /// The settings that `-h` lists; `--help` lists them all.
 const COMMON_KEYS: [&str; 3] = ["store", "out_dir", "profile"];
+
+/// What stands behind the help of `runs`.
+const RUNS_EXAMPLE: &str = "Example, what is stuck:
+  feeddedup runs --state open --state sealed --state publishing";
+
+/// What stands behind the help of `revert`.
+const REVERT_EXAMPLE: &str =
+    "Its files stay where they are: nothing of them may be posted, or it must be taken back in \
+the ledger too. A corrected feed with the same records is accepted then, and so is the same feed again.
+
+Example, a feed that the bank has corrected:
+  feeddedup revert r-0715 --dry-run
+  feeddedup revert r-0715
+  feeddedup ingest july-corrected.csv";
+
+/// What stands behind the help of `resolve`.
+const RESOLVE_EXAMPLE: &str = "It is for a run whose host or folder is gone. If both are still there, repeat its \
+`ingest` command instead: it goes on where it stopped.
+
+Example, a run whose host burned down before anybody had its files:
+  feeddedup runs --state publishing
+  feeddedup resolve r-0715 --lost
+  feeddedup ingest july.csv";
 
 /// Finds which bank statement records were taken in before, and proves it.
 #[derive(Debug, Parser)]
@@ -59,6 +82,15 @@ pub enum CommandWords {
     Ingest(IngestArgs),
     /// Show the canonical form and the hashes of each record.
     Hash(HashArgs),
+    /// List the runs that the store knows.
+    #[command(after_help = RUNS_EXAMPLE)]
+    Runs(RunsArgs),
+    /// Take a run back, as if it had never been published.
+    #[command(after_help = REVERT_EXAMPLE)]
+    Revert(RevertArgs),
+    /// Say what became of a run that was left in the middle of its publishing.
+    #[command(after_help = RESOLVE_EXAMPLE)]
+    Resolve(ResolveArgs),
     /// Look at the settings.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -116,6 +148,66 @@ pub struct HashArgs {
     /// Print a JSON object for each record.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What is typed behind `runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// List only runs in this state; may be given several times.
+    #[arg(long = "state", value_name = "STATE", value_parser = run_state)]
+    pub states: Vec<RunState>,
+
+    /// Print a JSON object for each run.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is typed behind `revert`.
+#[derive(Debug, Args)]
+pub struct RevertArgs {
+    /// Take this run back.
+    #[arg(value_name = "RUN", value_parser = RunId::parse)]
+    pub run: RunId,
+
+    /// Say what would be done, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Write what published runs suppressed because of it to files for ingestion, read with `--profile`.
+    #[arg(long)]
+    pub release_suppressed: bool,
+
+    /// Print what was done as JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is typed behind `resolve`.
+#[derive(Debug, Args)]
+pub struct ResolveArgs {
+    /// Resolve this run.
+    #[arg(value_name = "RUN", value_parser = RunId::parse)]
+    pub run: RunId,
+
+    #[command(flatten)]
+    pub fate: Fate,
+
+    /// Print what was done as JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What became of the files of a run.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Fate {
+    /// Its files reached whoever posts them: it counts as published.
+    #[arg(long)]
+    pub published: bool,
+
+    /// Nobody has seen its files, nor ever will: it counts as never published, and its claims are free.
+    #[arg(long)]
+    pub lost: bool,
 }
 
 /// What is typed behind `config`.
@@ -194,6 +286,11 @@ fn output_name(text: &str) -> Result<String, String> {
     // A file name has at most 255 bytes, and the kind, the run id and the attempt join this one.
     let is_name = !text.is_empty() && text.len() <= 128 && !text.starts_with('.') && !text.contains(['/', '\\', '\0']);
     if is_name { Ok(text.to_owned()) } else { Err("give the start of a file name, without folders".to_owned()) }
+}
+
+fn run_state(text: &str) -> Result<RunState, String> {
+    let names = RunState::ALL.map(|state| state.name().to_lowercase()).join(", ");
+    RunState::from_name(&text.to_uppercase()).ok_or_else(|| format!("there are {names}"))
 }
 
 /// Kept as it was typed: it is text in outputs, and equal text must give equal bytes.
@@ -278,7 +375,14 @@ mod tests {
         let words = Words::try_parse_from(["feeddedup", "ingest"].iter().chain(words))?;
         match words.command {
             CommandWords::Ingest(args) => Ok(args),
-            CommandWords::Hash(_) | CommandWords::Config(_) | CommandWords::Completions(_) => unreachable!(),
+            CommandWords::Hash(_)
+            | CommandWords::Runs(_)
+            | CommandWords::Revert(_)
+            | CommandWords::Resolve(_)
+            | CommandWords::Config(_)
+            | CommandWords::Completions(_) => {
+                unreachable!()
+            }
         }
     }
 

@@ -207,6 +207,13 @@ impl Failure {
         self
     }
 
+    /// Sets what stands, in front of what to do.
+    #[must_use]
+    pub fn hinted(self, stands: &str) -> Self {
+        let hint = self.hint.as_ref().map_or_else(|| stands.to_owned(), |hint| format!("{stands}: {hint}"));
+        self.hint(hint)
+    }
+
     /// Sets what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -75,21 +75,11 @@ pub(super) fn named(
         path.metadata().map_err(cannot_open)?;
     }
     let own_folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = match settings.output_folder() {
+    let folder = match output_folder(settings)? {
         Some(folder) => folder,
-        None if is_stdin => Path::new("."),
-        None => own_folder,
+        None if is_stdin => existing_folder(Path::new("."))?,
+        None => existing_folder(own_folder)?,
     };
-    let folder = folder.canonicalize().and_then(|folder| match folder.is_dir() {
-        true => Ok(folder),
-        false => Err(io::ErrorKind::NotADirectory.into()),
-    });
-    let folder = folder.map_err(|error| {
-        let shown = settings.output_folder().unwrap_or(own_folder).display();
-        Failure::new(ExitCode::CannotCreate, format!("there is no output folder `{shown}`"))
-            .caused_by(error)
-            .hint("create it, or give another with `--out-dir`")
-    })?;
     let stem = match (name, path.file_stem()) {
         (Some(name), _) => name.to_owned(),
         (None, Some(stem)) if !is_stdin => stem.to_string_lossy().into_owned(),
@@ -108,6 +98,24 @@ pub(super) fn named(
         feed.name.clone_from(&stem);
     }
     Ok(NamedFeed { feed, folder, stem })
+}
+
+/// The folder that the settings name for outputs; none if they go beside what they are made of.
+pub(super) fn output_folder(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
+    settings.output_folder().map(existing_folder).transpose()
+}
+
+/// The absolute path of `folder`, which must be one.
+fn existing_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    let found = folder.canonicalize().and_then(|folder| match folder.is_dir() {
+        true => Ok(folder),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    found.map_err(|error| {
+        Failure::new(ExitCode::CannotCreate, format!("there is no output folder `{}`", folder.display()))
+            .caused_by(error)
+            .hint("create it, or give another with `--out-dir`")
+    })
 }
 
 /// What can be read once only, in a file without a name: it goes away with the process, however that ends.

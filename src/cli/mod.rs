@@ -18,8 +18,11 @@ mod signals;
 mod small_file;
 pub mod state_dir;
 mod summary;
+mod taking_back_failure;
 pub mod terminal;
+mod used_store;
 pub mod value;
+mod worker;
 
 use std::ffi::OsString;
 
@@ -67,6 +70,9 @@ fn dispatch(words: &Words, environment: &Environment, terminal: &Terminal) -> an
             commands::ingest::run(args, &settings, environment, terminal, &signals::watch(*terminal))
         }
         CommandWords::Hash(args) => commands::hash::run(args, &settings()?, &signals::watch(*terminal)),
+        CommandWords::Runs(args) => commands::runs::run(args, &settings()?, terminal, &signals::watch(*terminal)),
+        CommandWords::Revert(args) => commands::revert::run(args, &settings()?, environment, terminal),
+        CommandWords::Resolve(args) => commands::resolve::run(args, &settings()?, environment, terminal),
         CommandWords::Config(ConfigCommand::Show(args)) => commands::config::run(args, &settings()?, terminal),
         CommandWords::Completions(args) => commands::completions::run(args, terminal),
     }

@@ -294,6 +294,16 @@ impl Settings {
         })
     }
 
+    /// Where locks on feeds are.
+    pub fn lock_folder(&self) -> Result<PathBuf, Failure> {
+        let folder = match self.store_location()?.folder() {
+            // Beside the store: whoever uses it meets the same locks.
+            Some(folder) => folder.to_owned(),
+            None => self.state()?.path().to_owned(),
+        };
+        Ok(folder.join("locks"))
+    }
+
     /// How long a claim lives.
     pub fn claim_ttl(&self) -> Duration {
         Duration::from_secs(self.dedup_ttl_days.value.get() * 86_400)

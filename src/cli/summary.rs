@@ -28,8 +28,7 @@ pub(super) fn dry_sentence(report: &DryRunReport) -> String {
 
 /// The lines below the sentence: money by decision, files, store, time.
 pub(super) fn details(report: &IngestReport, store: &str) -> Vec<String> {
-    let decisions = &report.summary["decisions"];
-    let mut lines = table(&report.counts, |decision| money_of_json(&decisions[decision.wire_name()]["money"]));
+    let mut lines = recorded_table(&report.counts, &report.summary);
     lines.push(format!("  files       {}", report.files.join(", ")));
     lines.push(format!("  folder      {}", report.names.folder.display()));
     lines.push(format!("  store       {store}"));
@@ -40,6 +39,11 @@ pub(super) fn details(report: &IngestReport, store: &str) -> Vec<String> {
 /// The lines below the sentence of a dry run.
 pub(super) fn dry_details(report: &DryRunReport) -> Vec<String> {
     table(&report.counts, |decision| money_of(&report.money[decision.index()]))
+}
+
+/// The same of a run whose summary, which may be null, was read again.
+pub(super) fn recorded_table(counts: &RunCounts, summary: &Value) -> Vec<String> {
+    table(counts, |decision| money_of_json(&summary["decisions"][decision.wire_name()]["money"]))
 }
 
 /// The line of a rejected record: where, why.
@@ -74,7 +78,7 @@ pub(super) fn holder_lines(holders: &[Holder]) -> Vec<String> {
     lines
 }
 
-fn counts_in_words(counts: &RunCounts) -> String {
+pub(super) fn counts_in_words(counts: &RunCounts) -> String {
     let total: u64 = counts.iter().sum();
     let parts: Vec<_> = Decision::ALL
         .into_iter()

@@ -16,5 +16,8 @@ pub use decision_files::DecisionFiles;
 pub use error::OutputError;
 pub use hashed_file::HashedFile;
 pub use names::{Attempt, OutputNames};
-pub use publish::{is_standing, is_waiting, publish, remove_earlier_temporaries, remove_temporaries, sync_folder};
+pub use publish::{
+    is_standing, is_waiting, publish, publish_released, remove_earlier_temporaries, remove_temporaries,
+    remove_unreleased, sync_folder,
+};
 pub use summary::{GatesTold, Latency, Operation, Summary};

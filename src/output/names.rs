@@ -6,7 +6,7 @@ use super::OutputError;
 use crate::domain::{Decision, RunId};
 
 /// Most runs that share a name in one folder.
-const NUMBER_MAX: u32 = 100_000;
+pub(super) const NUMBER_MAX: u32 = 100_000;
 
 /// The files of one run: a folder, a stem such as `july` or `july.2`, and the extension of files of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,14 @@ impl OutputNames {
     /// The file of records of `decision`.
     pub fn records(&self, decision: Decision) -> PathBuf {
         self.named(decision.file_kind(), &self.extension)
+    }
+
+    /// The file of suppressed records that were handed out again; a number where there are several.
+    pub fn released(&self, number: u32) -> PathBuf {
+        match number {
+            1 => self.named("released", &self.extension),
+            number => self.named(&format!("released.{number}"), &self.extension),
+        }
     }
 
     /// The audit log.

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest as _, Sha256};
 
+use super::names::NUMBER_MAX;
 use super::{Attempt, OutputError, OutputNames};
 use crate::domain::{Digest, OutputRecord, RunId};
 
@@ -38,6 +39,39 @@ pub fn publish(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) ->
         }
         renamed => renamed,
     }
+}
+
+/// Gives `output`, which is on its way to the first name for released records in `names`, the first one that no other
+/// file has; says which, and whether the file stood there already.
+pub fn publish_released(
+    names: &OutputNames,
+    attempt: &Attempt,
+    output: &OutputRecord,
+) -> Result<(PathBuf, bool), OutputError> {
+    let temporary = attempt.temporary_of(&names.released(1));
+    for number in 1..=NUMBER_MAX {
+        let target = names.released(number);
+        match rename_without_replacing(&temporary, &target) {
+            Ok(()) => {
+                sync_folder(&names.folder)?;
+                return Ok((target, false));
+            }
+            // A process that died after its rename left it: repeated, the same bytes must not come twice.
+            Err(OutputError::Occupied { .. }) if is_published(&target, output)? => {
+                remove(&temporary);
+                sync_folder(&names.folder)?;
+                return Ok((target, true));
+            }
+            Err(OutputError::Occupied { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(OutputError::Occupied { path: names.released(1) })
+}
+
+/// Removes what an attempt left on its way to the released file of `names`.
+pub fn remove_unreleased(names: &OutputNames, attempt: &Attempt) {
+    remove(&attempt.temporary_of(&names.released(1)));
 }
 
 /// Whether `target` is the file that was sealed as `output`.

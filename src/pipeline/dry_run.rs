@@ -93,7 +93,7 @@ impl Looker<'_> {
             markers.into_iter().map(|marker| marker.map_or(ClaimOutcome::Novel, ClaimOutcome::Found)).collect();
         let store = &mut *self.store;
         self.views.load_owners_of(&outcomes, &self.run, |run| {
-            Ok::<_, StoreError>(store.run_record(run)?.map(|known| as_if_fenced(known)))
+            Ok::<_, StoreError>(store.run_record(run)?.map(as_if_fenced))
         })?;
         for (claim, outcome) in batch.claims.iter().zip(outcomes) {
             let short = *claim.source_hash.as_bytes().first_chunk().expect("a hash is longer than its half");

@@ -90,6 +90,12 @@ impl<'a> FeedWork<'a> {
         }
     }
 
+    fn keep_lease(&mut self, record: &RunRecord) {
+        self.lease = None;
+        let (run, lease) = (record.run.clone(), self.request.lease);
+        self.lease = Some(LeaseKeeper::start(self.store.another(), run, record.epoch, lease));
+    }
+
     fn decide_once(
         &mut self,
         record: &RunRecord,
@@ -140,9 +146,7 @@ impl Work for FeedWork<'_> {
         for left in self.names_left.iter().chain([&names]) {
             remove_earlier_temporaries(left, &record.run, record.epoch);
         }
-        self.lease = None;
-        let (run, lease) = (record.run.clone(), self.request.lease);
-        self.lease = Some(LeaseKeeper::start(self.store.another(), run, record.epoch, lease));
+        self.keep_lease(record);
         journal.append("run.opened", opened_fields(self.request, record))?;
         (self.names, self.journal) = (Some(names), Some(journal));
         Ok(true)
@@ -151,6 +155,7 @@ impl Work for FeedWork<'_> {
     fn resume(&mut self, record: &RunRecord) -> Result<(), IngestError> {
         let names = self.names_of(record);
         self.journal = Journal::open(&names.journal(), &record.run)?;
+        self.keep_lease(record);
         // It may have been taken away by a reader that waited for it.
         let summary = std::fs::read(names.summary()).ok().and_then(|read| serde_json::from_slice(&read).ok());
         self.told.summary = summary.unwrap_or_default();
@@ -246,6 +251,10 @@ impl Work for FeedWork<'_> {
         }
         // What stopped the run counts; that the journal could not be written as well does not.
         let _ = self.note("run.stopped", json!({ "epoch": record.epoch, "reason": error.to_string() }));
+    }
+
+    fn let_lease_go(&mut self) {
+        self.lease = None;
     }
 
     fn is_of_the_feed(&self, error: &IngestError) -> bool {

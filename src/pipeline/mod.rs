@@ -22,9 +22,13 @@ mod ingest;
 mod latency;
 mod lease;
 mod pipe;
+mod release;
 mod request;
 mod router;
 mod stages;
+mod taking_back;
+#[cfg(test)]
+mod taking_back_tests;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -37,5 +41,9 @@ pub use feed_file::{FeedBytes, FeedFile, check_feed};
 pub use hash_listing::{HashedRow, list_hashes};
 pub use ingest::{IngestReport, ingest, published_exit_code};
 pub use pipe::Pipe;
+pub use release::{ReleaseError, Released};
 pub use request::{IngestRequest, Progress, Worker};
+pub use taking_back::{
+    ResolveRequest, TakeBackError, TakeBackOutlook, TakeBackReport, TakeBackRequest, foresee_revert, resolve, revert,
+};
 pub use writers::RejectNote;

@@ -68,7 +68,7 @@ pub fn view_of(record: RunRecord) -> RunView {
 
 /// Claims the records of one attempt, in one pass over its feed.
 #[derive(Debug)]
-pub struct Claimer<'a, S: ?Sized> {
+pub(super) struct Claimer<'a, S: ?Sized> {
     store: &'a mut S,
     bid: Bid,
     views: Views,
@@ -78,17 +78,17 @@ pub struct Claimer<'a, S: ?Sized> {
 
 impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
     /// A claimer for the attempt that `bid` names.
-    pub fn new(store: &'a mut S, bid: Bid) -> Self {
+    pub(super) fn new(store: &'a mut S, bid: Bid) -> Self {
         Self { store, bid, views: Views::default(), taken_over: BTreeMap::new() }
     }
 
     /// What was learned of other runs, and how many claims were taken over from each.
-    pub fn finish(self) -> (Views, BTreeMap<RunId, u64>) {
+    pub(super) fn finish(self) -> (Views, BTreeMap<RunId, u64>) {
         (self.views, self.taken_over)
     }
 
     /// Claims a batch. Nothing is accepted for which the store did not say that the marker is of this attempt.
-    pub fn claim<E>(&mut self, all_claims: &[Claim]) -> Result<Settled, E>
+    pub(super) fn claim<E>(&mut self, all_claims: &[Claim]) -> Result<Settled, E>
     where
         E: From<S::Error> + From<ProtocolStop>,
     {
@@ -199,7 +199,7 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
 /// Bars an open run whose lease is over from sealing; returns the record as it stands then.
 ///
 /// The lease is only a hint that it is time to try. What keeps the run from publishing is the change of its state.
-fn fence_if_expired<S: RunStore + ?Sized>(store: &mut S, known: KnownRun) -> Result<RunRecord, S::Error> {
+pub(super) fn fence_if_expired<S: RunStore + ?Sized>(store: &mut S, known: KnownRun) -> Result<RunRecord, S::Error> {
     let KnownRun { record, lease } = known;
     if record.state != RunState::Open || lease != Lease::Over {
         return Ok(record);

@@ -64,6 +64,25 @@ impl Journal {
         Ok(false)
     }
 
+    /// Opens the journal of `run` at `path` if it is there; one that was taken away is not begun anew.
+    pub fn open_existing(path: &Path, run: &RunId) -> Result<Option<Self>, JournalError> {
+        match path.symlink_metadata() {
+            Ok(_) => Self::open(path, run),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The last line of `event` whose `field` is `text`.
+    pub fn last(&self, event: &str, field: &str, text: &str) -> Result<Option<Value>, JournalError> {
+        let fail = |source| JournalError { path: self.path.clone(), source };
+        let mut last = None;
+        for line in BufReader::new(File::open(&self.path).map_err(fail)?).lines() {
+            let line: Option<Value> = serde_json::from_str(&line.map_err(fail)?).ok();
+            last = line.filter(|line| line["event"] == event && line[field] == text).or(last);
+        }
+        Ok(last)
+    }
+
     /// Appends an event with the present time; `fields` must be an object. One write a line: a crash tears none.
     pub fn append(&mut self, event: &str, fields: Value) -> Result<(), JournalError> {
         let head = json!({ "ts": now_text() }).to_string();

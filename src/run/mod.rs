@@ -13,7 +13,7 @@ mod taking_back;
 mod work;
 
 pub use claimer::{Settled, Views, view_of};
-pub use clock::now_text;
+pub use clock::{now_text, seconds_since};
 pub use feed_lock::{FeedLock, FeedLockError};
 pub use gates::{GateFailure, Gates, REJECTS_MIN};
 pub use identity::{derived_run_id, nth_pass};

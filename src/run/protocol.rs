@@ -102,7 +102,8 @@ where
         Start::Publish(record) => {
             work.resume(&record)?;
             let mut run = Run { plan, store, work, record: *record };
-            return run.go_on_publishing().map(|()| run.record).map_err(W::unfinished);
+            let published = run.go_on_publishing();
+            return run.leave(published);
         }
         Start::Begin { run, pass } => Run::open(plan, store, work, None, run, pass)?,
         Start::GoOn { left, lease_over } => {
@@ -112,7 +113,10 @@ where
         Start::NextPass => unreachable!("`choose` goes on to the next pass"),
     };
     match run.decide_and_seal() {
-        Ok(lineage) => run.publish(&lineage).map(|()| run.record).map_err(W::unfinished),
+        Ok(lineage) => {
+            let published = run.publish(&lineage);
+            run.leave(published)
+        }
         Err(error) => Err(run.give_up(error)),
     }
 }
@@ -330,6 +334,10 @@ where
         if known.is_none_or(|known| known.record != self.record) {
             return Err(overtaken(self.store, self.record.run.clone())?);
         }
+        // Who resolves the run by hand must see that somebody is at it, or must have changed its state before.
+        if !self.store.renew_lease(&self.record.run, self.record.epoch, self.plan.lease)? {
+            return Err(overtaken(self.store, self.record.run.clone())?);
+        }
         match self.work.were_published(&self.record)? {
             true => self.end(),
             false => self.rename_all(&lineage),
@@ -360,6 +368,17 @@ where
         // A published run is done, whether its journal says so or not.
         let _ = self.note_state();
         Ok(())
+    }
+
+    /// Leaves a sealed run, published or not. Of one that is not, the files stay as they are, and so do the claims.
+    fn leave(self, published: Result<(), W::Error>) -> Result<RunRecord, W::Error> {
+        let Err(error) = published else { return Ok(self.record) };
+        self.work.let_lease_go();
+        if !self.work.is_of_the_store(&error) {
+            // Whoever goes on with it, or resolves it by hand, need not wait for a worker that has ended.
+            let _ = self.store.renew_lease(&self.record.run, self.record.epoch, Duration::ZERO);
+        }
+        Err(W::unfinished(error))
     }
 
     /// Leaves a run that cannot go on: no half-written file, no lease, and no claim of a run that its feed stopped.

@@ -1,5 +1,6 @@
 //! What an operator does with a run: takes it back, or says what became of one whose host is gone.
 
+use super::claimer::fence_if_expired;
 use crate::domain::{Expected, KnownRun, Lease, RunId, RunRecord, RunState, RunStore};
 
 /// The runs that suppressed records because of another one.
@@ -9,6 +10,23 @@ pub struct Dependents {
     pub published: Vec<RunRecord>,
     /// They may still be published so.
     pub unpublished: Vec<RunRecord>,
+    /// Open ones whose lease is over: they may be barred from sealing, and decide anew when they are repeated.
+    pub abandoned: Vec<RunRecord>,
+}
+
+impl Dependents {
+    fn add(&mut self, KnownRun { record, lease }: KnownRun, run: &RunId) {
+        if !record.suppressed_against.contains(run) {
+            return;
+        }
+        match record.state {
+            RunState::Published => self.published.push(record),
+            RunState::Open if lease == Lease::Over => self.abandoned.push(record),
+            RunState::Open | RunState::Sealed | RunState::Publishing => self.unpublished.push(record),
+            // It will decide anew, or never.
+            RunState::Fenced | RunState::Reverted => {}
+        }
+    }
 }
 
 /// Why nothing, or not all, was done.
@@ -72,17 +90,22 @@ pub enum Resolution {
 /// The runs that suppress records because of `run`.
 pub fn dependents_of<S: RunStore + ?Sized>(store: &mut S, run: &RunId) -> Result<Dependents, S::Error> {
     let mut dependents = Dependents::default();
-    store.each_run(&mut |KnownRun { record, .. }| {
-        if !record.suppressed_against.contains(run) {
-            return;
-        }
-        match record.state {
-            RunState::Published => dependents.published.push(record),
-            RunState::Open | RunState::Sealed | RunState::Publishing => dependents.unpublished.push(record),
-            // It will decide anew, or never.
-            RunState::Fenced | RunState::Reverted => {}
-        }
-    })?;
+    store.each_run(&mut |known| dependents.add(known, run))?;
+    Ok(dependents)
+}
+
+/// The same, once those are barred from sealing whose worker is gone: nobody may ever repeat them.
+fn bar_abandoned<S: RunStore + ?Sized>(store: &mut S, run: &RunId) -> Result<Dependents, S::Error> {
+    let mut dependents = dependents_of(store, run)?;
+    let abandoned = std::mem::take(&mut dependents.abandoned);
+    for record in &abandoned {
+        let record = fence_if_expired(store, KnownRun { record: record.clone(), lease: Lease::Over })?;
+        // One that woke up counts as running.
+        dependents.add(KnownRun { record, lease: Lease::Unknown }, run);
+    }
+    if !abandoned.is_empty() {
+        store.confirm()?;
+    }
     Ok(dependents)
 }
 
@@ -109,7 +132,7 @@ pub fn revert<S: RunStore + ?Sized>(
     let record = find_revertible(store, run)?;
     let was_reverted = record.state == RunState::Reverted;
     if !was_reverted {
-        let Dependents { published, unpublished } = dependents_of(store, run)?;
+        let Dependents { published, unpublished, .. } = bar_abandoned(store, run)?;
         if !unpublished.is_empty() {
             return Err(TakeBackStop::NeededSoon { run: run.clone(), by: unpublished });
         }
@@ -117,10 +140,10 @@ pub fn revert<S: RunStore + ?Sized>(
             return Err(TakeBackStop::Needed { run: run.clone(), by: published });
         }
     }
-    let record = take_back(store, record)?;
+    let record = take_back(store, record, false)?;
     let freed = store.release_run(run)?;
     // Once more: a run that wrote down our name before the state changed may not have looked at the state again.
-    let dependents = dependents_of(store, run)?;
+    let dependents = bar_abandoned(store, run)?;
     Ok(TakenBack { record, freed, dependents, was_reverted })
 }
 
@@ -142,9 +165,11 @@ pub fn resolve<S: RunStore + ?Sized>(
     if record.state == RunState::Publishing && matches!(lease, Lease::Running { .. }) {
         return Err(TakeBackStop::Running { record: Box::new(record) });
     }
+    // A worker may take it up again at any time: then the lease runs, and what was true of it is true no more.
+    let lease_over = lease == Lease::Over;
     let (record, freed) = match resolution {
-        Resolution::Published => (change(store, record, RunState::Published)?, 0),
-        Resolution::Lost => (take_back(store, record)?, store.release_run(run)?),
+        Resolution::Published => (change(store, record, RunState::Published, lease_over)?, 0),
+        Resolution::Lost => (take_back(store, record, lease_over)?, store.release_run(run)?),
     };
     Ok(TakenBack { record, freed, dependents: Dependents::default(), was_reverted })
 }
@@ -154,8 +179,12 @@ fn known<S: RunStore + ?Sized>(store: &mut S, run: &RunId) -> Result<KnownRun, T
 }
 
 /// Before any claim is freed the replicas know that the run is taken back: otherwise it might come to life again.
-fn take_back<S: RunStore + ?Sized>(store: &mut S, record: RunRecord) -> Result<RunRecord, TakeBackStop<S::Error>> {
-    let record = change(store, record, RunState::Reverted)?;
+fn take_back<S: RunStore + ?Sized>(
+    store: &mut S,
+    record: RunRecord,
+    lease_over: bool,
+) -> Result<RunRecord, TakeBackStop<S::Error>> {
+    let record = change(store, record, RunState::Reverted, lease_over)?;
     store.confirm()?;
     Ok(record)
 }
@@ -164,12 +193,13 @@ fn change<S: RunStore + ?Sized>(
     store: &mut S,
     record: RunRecord,
     state: RunState,
+    lease_over: bool,
 ) -> Result<RunRecord, TakeBackStop<S::Error>> {
     if record.state == state {
         return Ok(record);
     }
     assert!(super::may_follow(record.state, state, false), "{:?} is never followed by {state:?}", record.state);
-    let expected = Expected { state: record.state, epoch: record.epoch, lease_over: false };
+    let expected = Expected { state: record.state, epoch: record.epoch, lease_over };
     let changed = RunRecord { state, ..record };
     match store.write_run(Some(expected), &changed, None)? {
         true => Ok(changed),

@@ -77,7 +77,7 @@ pub trait Work {
     /// Begins the attempt `record`, which is ours; false if another run took its names in the meantime.
     fn begin(&mut self, record: &RunRecord) -> Result<bool, Self::Error>;
 
-    /// Goes on with `record`, which an earlier attempt left between its renames.
+    /// Goes on with `record`, which an earlier attempt left between its renames; keeps its lease from now on.
     fn resume(&mut self, record: &RunRecord) -> Result<(), Self::Error>;
 
     /// Goes once over the feed, in its order: claims every record by `claim` and writes what is decided to temporaries.
@@ -117,6 +117,9 @@ pub trait Work {
 
     /// Leaves the attempt `record` because of `error`: its temporaries go, and nobody renews its lease any more.
     fn abandon(&mut self, record: &RunRecord, error: &Self::Error);
+
+    /// Renews the lease no more. What is sealed stays as it is.
+    fn let_lease_go(&mut self);
 
     /// Whether `error` is the feed's own fault: repeating the command would not help, so its claims must not stay.
     fn is_of_the_feed(&self, error: &Self::Error) -> bool;

@@ -15,7 +15,7 @@ mod test_server;
 
 pub use error::StoreError;
 pub use location::{LocationError, StoreLocation};
-pub use memory_store::MemoryStore;
+pub use memory_store::{Memory, MemoryStore};
 pub use open::{Access, OpenedStore, Secret, StoreConfig};
 pub use redis_store::RedisStore;
 

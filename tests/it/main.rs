@@ -12,6 +12,8 @@ mod man;
 mod oracle;
 mod replay;
 mod rounds;
+mod runs;
+mod taking_back;
 mod terminal;
 mod tidy;
 mod workers;

@@ -15,13 +15,15 @@ use crate::cli::progress::Bar;
 use crate::cli::settings::Settings;
 use crate::cli::summary;
 use crate::cli::terminal::{Terminal, Verbosity};
+use crate::cli::used_store::UsedStore;
+use crate::cli::worker::worker;
 use crate::domain::{Decision, Interrupt, RunCounts};
 use crate::input::Profile;
 use crate::pipeline::{
-    self, DryRunReport, IngestReport, IngestRequest, RejectNote, Worker, WouldBeClaims, published_exit_code,
+    self, DryRunReport, IngestReport, IngestRequest, RejectNote, WouldBeClaims, published_exit_code,
 };
 use crate::run::{Gates, REJECTS_MIN};
-use crate::store::{self, Store, StoreConfig, StoreError};
+use crate::store::{Access, StoreError};
 
 pub(crate) fn run(
     args: &IngestArgs,
@@ -39,7 +41,6 @@ pub(crate) fn run(
         interrupt,
         profile,
         store: None,
-        sentinel: None,
         would_be_claims: WouldBeClaims::default(),
     };
     let mut exit = ExitCode::Done;
@@ -102,14 +103,12 @@ struct Ingest<'a> {
     interrupt: &'a Interrupt,
     profile: Profile,
     /// Opened for the first feed that can be read.
-    store: Option<Box<dyn Store>>,
-    /// The random value in the store.
-    sentinel: Option<String>,
+    store: Option<UsedStore<'a>>,
     /// What a dry run found to be new so far.
     would_be_claims: WouldBeClaims,
 }
 
-impl Ingest<'_> {
+impl<'a> Ingest<'a> {
     fn one(&mut self, path: &Path) -> Result<ExitCode, Failure> {
         let named = feeds::named(path, self.args.name.as_deref(), self.settings, self.interrupt)?;
         pipeline::check_feed(&named.feed, &self.profile)?;
@@ -117,58 +116,34 @@ impl Ingest<'_> {
             self.store = Some(self.open_store()?);
         }
         let request = self.request(&named)?;
-        let store = self.store.as_mut().expect("it was opened above");
+        let used = self.store.as_mut().expect("it was opened above");
         let bar = Bar::new(self.terminal);
         if self.args.dry_run {
-            let report = pipeline::dry_run(&request, &mut self.would_be_claims, &mut **store, &bar)?;
+            let report = pipeline::dry_run(&request, &mut self.would_be_claims, &mut *used.store, &bar)?;
             self.tell_dry(&request, &report)
         } else {
-            let report = pipeline::ingest(&request, &mut **store, &bar)?;
+            let report = pipeline::ingest(&request, &mut *used.store, &bar)?;
             // The run is published, whether this is remembered or not: a failure here must not say otherwise.
-            let age = store.advance_age().map_err(Failure::from);
-            if let Err(failure) = age.and_then(|age| self.remember(age)) {
+            if let Err(failure) = used.advance_age() {
                 self.terminal.warn(&format!("the age of the store was not remembered: {}", failure.error));
             }
             self.tell(&request, &report)
         }
     }
 
-    /// Opens the store, and remembers it; its creation is said, always.
-    fn open_store(&mut self) -> Result<Box<dyn Store>, Failure> {
-        let config = self.settings.store_config(self.args.dry_run, self.terminal)?;
-        let config = StoreConfig { interrupt: self.interrupt.clone(), ..config };
-        let opened = store::open(&config)?;
-        self.settings.state()?.check_age(&config.location, &config.prefix, opened.age)?;
-        if opened.sentinel.is_none() && !self.settings.create_store.value {
+    fn open_store(&self) -> Result<UsedStore<'a>, Failure> {
+        let create = self.settings.create_store.value;
+        let access = if self.args.dry_run { Access::Read } else { Access::Write { create } };
+        let used = UsedStore::open(self.settings, access, self.terminal, self.interrupt).map_err(Failure::of)?;
+        if !used.exists() && !create {
             // Looking at a store that is not there is no error; a run would meet one.
-            return Err(StoreError::Missing { address: config.location.address() }.into());
+            return Err(StoreError::Missing { address: self.settings.store_location()?.address() }.into());
         }
-        self.sentinel = opened.sentinel;
-        self.remember(opened.age)?;
-        if opened.is_new {
-            self.terminal.say(&format!("created the store `{}`", config.location.address()));
-        }
-        Ok(opened.store)
-    }
-
-    /// Remembers that the store was this old when it was used; a dry run remembers nothing.
-    fn remember(&self, age: u64) -> Result<(), Failure> {
-        match &self.sentinel {
-            Some(sentinel) if !self.args.dry_run => {
-                let prefix = self.settings.key_prefix.value.as_str();
-                self.settings.state()?.remember(self.settings.store_location()?, prefix, sentinel, age)
-            }
-            Some(_) | None => Ok(()),
-        }
+        Ok(used)
     }
 
     fn request(&self, named: &NamedFeed) -> Result<IngestRequest, Failure> {
         let location = self.settings.store_location()?;
-        let lock_folder = match location.folder() {
-            // Beside the store: whoever uses it meets the same locks.
-            Some(folder) => folder.join("locks"),
-            None => self.settings.state()?.path().join("locks"),
-        };
         let totals = self.args.expect_totals.iter().map(|total| (total.currency, total.amount)).collect();
         let tags = self.args.tags.iter().map(|tag| (tag.key.clone(), tag.value.clone()));
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -190,7 +165,7 @@ impl Ingest<'_> {
                 rejects_min: if self.settings.reject_limit.origin == Origin::Default { REJECTS_MIN } else { 0 },
             },
             lease: Duration::from_secs(self.settings.lease_s.value.get()),
-            lock_folder,
+            lock_folder: self.settings.lock_folder()?,
             worker: worker(self.environment),
             store_address: location.address(),
             interrupt: self.interrupt.clone(),
@@ -271,14 +246,4 @@ fn typed(name: &str, value: Value) -> Value {
         typed.extend(fields);
     }
     Value::Object(typed)
-}
-
-fn worker(environment: &Environment) -> Worker {
-    let user = ["USER", "LOGNAME"].iter().find_map(|name| environment.variable(name));
-    let uid = || format!("uid {}", rustix::process::getuid().as_raw());
-    Worker {
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        user: user.map_or_else(uid, |user| user.to_string_lossy().into_owned()),
-        pid: std::process::id(),
-    }
 }

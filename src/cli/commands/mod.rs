@@ -4,3 +4,6 @@ pub(super) mod completions;
 pub(super) mod config;
 pub(super) mod hash;
 pub(super) mod ingest;
+pub(super) mod resolve;
+pub(super) mod revert;
+pub(super) mod runs;
