@@ -46,7 +46,8 @@ pub fn dry_run(
 ) -> Result<DryRunReport, IngestError> {
     let (_, reader) = request.feed.reader(&request.profile)?;
     let snapshot = request.feed.snapshot(&request.interrupt)?;
-    let lock = FeedLock::look(&request.lock_folder, &snapshot.digest).unwrap_or_default();
+    // A lock that is not there yet is no dead worker's.
+    let lock = FeedLock::look(&request.lock_folder, &snapshot.digest)?.unwrap_or_default();
     let run = match choose::<_, IngestError>(&plan(request, snapshot.digest, lock), store)? {
         Start::Begin { run, .. } => run,
         Start::GoOn { left: record, .. } | Start::Publish(record) => record.run,
@@ -93,7 +94,7 @@ impl Looker<'_> {
             markers.into_iter().map(|marker| marker.map_or(ClaimOutcome::Novel, ClaimOutcome::Found)).collect();
         let store = &mut *self.store;
         self.views.load_owners_of(&outcomes, &self.run, |run| {
-            Ok::<_, StoreError>(store.run_record(run)?.map(|known| as_if_fenced(known)))
+            Ok::<_, StoreError>(store.run_record(run)?.map(as_if_fenced))
         })?;
         for (claim, outcome) in batch.claims.iter().zip(outcomes) {
             let short = *claim.source_hash.as_bytes().first_chunk().expect("a hash is longer than its half");

@@ -68,7 +68,7 @@ pub fn view_of(record: RunRecord) -> RunView {
 
 /// Claims the records of one attempt, in one pass over its feed.
 #[derive(Debug)]
-pub struct Claimer<'a, S: ?Sized> {
+pub(super) struct Claimer<'a, S: ?Sized> {
     store: &'a mut S,
     bid: Bid,
     views: Views,
@@ -78,17 +78,17 @@ pub struct Claimer<'a, S: ?Sized> {
 
 impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
     /// A claimer for the attempt that `bid` names.
-    pub fn new(store: &'a mut S, bid: Bid) -> Self {
+    pub(super) fn new(store: &'a mut S, bid: Bid) -> Self {
         Self { store, bid, views: Views::default(), taken_over: BTreeMap::new() }
     }
 
     /// What was learned of other runs, and how many claims were taken over from each.
-    pub fn finish(self) -> (Views, BTreeMap<RunId, u64>) {
+    pub(super) fn finish(self) -> (Views, BTreeMap<RunId, u64>) {
         (self.views, self.taken_over)
     }
 
     /// Claims a batch. Nothing is accepted for which the store did not say that the marker is of this attempt.
-    pub fn claim<E>(&mut self, all_claims: &[Claim]) -> Result<Settled, E>
+    pub(super) fn claim<E>(&mut self, all_claims: &[Claim]) -> Result<Settled, E>
     where
         E: From<S::Error> + From<ProtocolStop>,
     {

@@ -7,7 +7,7 @@ use crate::domain::{Digest, KnownRun, Lease, RunId, RunRecord, RunState};
 
 /// A run that might be the one to go on with: its id, its pass, and what is known of it if there is a record.
 #[derive(Debug)]
-pub struct Found {
+pub(super) struct Found {
     pub run: RunId,
     pub pass: u32,
     pub known: Option<KnownRun>,
@@ -59,7 +59,7 @@ impl fmt::Display for StartRefusal {
 
 /// Where a run would go on: its feed's digest and meaning, its host and folder, and the kernel lock that is ours.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub(super) struct Place<'a> {
     pub feed: &'a Digest,
     pub meaning: &'a Digest,
     pub host: &'a str,
@@ -68,7 +68,7 @@ pub struct Place<'a> {
 }
 
 /// What to do about `found` at `place`.
-pub fn plan_start(found: Found, place: Place<'_>) -> Result<Start, StartRefusal> {
+pub(super) fn plan_start(found: Found, place: Place<'_>) -> Result<Start, StartRefusal> {
     let Some(KnownRun { record, lease }) = found.known else {
         return Ok(Start::Begin { run: found.run, pass: found.pass });
     };
