@@ -10,6 +10,7 @@ mod kill_matrix;
 mod man;
 mod oracle;
 mod replay;
+mod stopped;
 mod terminal;
 mod tidy;
 mod workers;
