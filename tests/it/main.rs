@@ -11,6 +11,7 @@ mod man;
 mod oracle;
 mod replay;
 mod stopped;
+mod takeover;
 mod terminal;
 mod tidy;
 mod workers;
