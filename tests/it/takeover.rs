@@ -181,3 +181,24 @@ fn a_dry_run_foretells_what_becomes_of_the_claims_of_a_dead_run() {
         check_accepted_once(&env, 300);
     }
 }
+
+#[test]
+fn a_run_whose_writes_are_not_replicated_is_not_published() {
+    let env = world(Env::new(StoreKind::Redis));
+    let words = ["july.csv", "--run-id", "r-july", "--wait-replicas", "1", "--wait-timeout-ms"];
+    let short = [&words[..], &["100"]].concat();
+    let unconfirmed = "error: the store at `[store]` takes no claims now\n  caused by: 0 of 1 replicas confirmed the writes \
+                       within 100 ms (`wait_replicas`)\n  hint: nothing of this input is published: repeat the command \
+                       once the store takes writes again\n";
+    let published = env.published();
+    env.ingest(&short).check(75, unconfirmed);
+    assert_eq!(env.published(), published, "no record of the run was safe, so nothing was claimed");
+    let server = env.server.as_ref().unwrap();
+    let replica = server.start_replica();
+    env.ingest(&[&words[..], &["10000"]].concat()).check(0, "");
+    check_accepted_once(&env, 200);
+    replica.pause();
+    let published = env.published();
+    env.ingest(&short).check(75, unconfirmed);
+    assert_eq!(env.published(), published);
+}
