@@ -130,7 +130,7 @@ settings! {
     fail_mode: FailMode = "closed", "MODE";
     /// Go on trying a store that is out of reach for this many seconds; without effect in this version.
     max_outage_s: Whole<0, 86_400> = "0", "SECONDS";
-    /// Hold a run this many seconds without renewal before others may fence it; without effect in this version.
+    /// Leave a run alone for this many seconds after the last sign of life of its worker.
     lease_s: Whole<10, 3600> = "60", "SECONDS";
     /// Find records whose content changed under one bank id; this version has only `false`.
     drift_check: bool = "false", "BOOL";
@@ -140,9 +140,9 @@ settings! {
     batch_size: Whole<1, 10_000> = unset, "COUNT";
     /// Use this many threads; one for each core if not set.
     threads: Whole<1, 64> = unset, "COUNT";
-    /// Wait for this many replicas to confirm claims; this version has only 0.
+    /// Publish only what this many replicas of the store have.
     wait_replicas: Whole<0, 5> = "0", "COUNT";
-    /// Wait this long for replicas; without effect in this version.
+    /// Wait this long for replicas.
     wait_timeout_ms: Whole<1, 10_000> = "10", "MILLISECONDS";
     /// Refuse a feed of whose records more than this share is rejected; by default not before 20 are.
     reject_limit: Percent = "50", "PERCENT";

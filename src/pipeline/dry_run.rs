@@ -46,7 +46,8 @@ pub fn dry_run(
 ) -> Result<DryRunReport, IngestError> {
     let (_, reader) = request.feed.reader(&request.profile)?;
     let snapshot = request.feed.snapshot(&request.interrupt)?;
-    let lock = FeedLock::look(&request.lock_folder, &snapshot.digest).unwrap_or_default();
+    // A lock that is not there yet is no dead worker's.
+    let lock = FeedLock::look(&request.lock_folder, &snapshot.digest)?.unwrap_or_default();
     let run = match choose::<_, IngestError>(&plan(request, snapshot.digest, lock), store)? {
         Start::Begin { run, .. } => run,
         Start::GoOn { left: record, .. } | Start::Publish(record) => record.run,

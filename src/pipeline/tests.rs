@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-<<<<<<< HEAD
-use crate::domain::{Canonicalizer, Claim, Decision, Interrupt, Owner, RawRecord, RunId, RunState};
-=======
-use crate::domain::{Canonicalizer, Claim, Decision, Interrupt, InterruptSignal, Owner, RawRecord, RunId, RunState};
->>>>>>> signals
+use crate::domain::{
+    Canonicalizer, Claim, Decision, Expected, Interrupt, InterruptSignal, Owner, RawRecord, RunCounts, RunId, RunRecord,
+    RunState,
+};
 use crate::input::Profile;
 use crate::run::{Gates, StartRefusal};
 use crate::store::{Access, MemoryStore, Store, StoreConfig, StoreLocation};
@@ -47,18 +47,19 @@ impl Progress for Silent {
 }
 
 fn request(folder: &Path, feed: &[u8], run: &str, threads: usize) -> IngestRequest {
-    let path = folder.join("july.csv");
+    request_of_stem(folder, "july", feed, run, threads)
+}
+
+/// The same over a file of another name.
+fn request_of_stem(folder: &Path, stem: &str, feed: &[u8], run: &str, threads: usize) -> IngestRequest {
+    let name = format!("{stem}.csv");
+    let path = folder.join(&name);
     std::fs::write(&path, feed).unwrap();
     IngestRequest {
-        feed: FeedFile {
-            bytes: FeedBytes::Path(path),
-            shown: "july.csv".into(),
-            name: "july.csv".into(),
-            extension: Some("csv".into()),
-        },
+        feed: FeedFile { bytes: FeedBytes::Path(path), shown: name.clone(), name, extension: Some("csv".into()) },
         profile: Profile::default(),
         folder: folder.to_owned(),
-        stem: "july".into(),
+        stem: stem.into(),
         run: Some(RunId::parse(run).unwrap()),
         now: Some("2026-07-15T09:03:00Z".into()),
         key_prefix: "p:".into(),
@@ -244,24 +245,173 @@ fn a_run_that_died_is_gone_on_with_and_others_wait_for_it() {
     assert_eq!((report.counts, report.pass), ([0, 3, 0, 0, 0, 0], 2), "the next pass decides what was held");
 }
 
-#[test]
-fn a_run_that_gave_up_leaves_its_records_to_whoever_comes() {
-    let folder = tempfile::tempdir().unwrap();
-    let feed = feed_of(&[(0, 1), (0, 2)]);
-    let mut store = embedded(folder.path(), None);
-    let mut dying = request(folder.path(), feed.as_bytes(), "r-1", 1);
-    dying.folder = folder.path().join("out");
+/// Leaves run `r-1` over `feed` as a process does that is killed when all claims are made: open, and its lease runs.
+fn leave_killed(folder: &Path, feed: &[u8], store: &mut dyn Store) {
+    let mut dying = request_of_stem(folder, "first", feed, "r-1", 1);
+    dying.folder = folder.join("out");
     std::fs::create_dir(&dying.folder).unwrap();
-    ingest(&dying, &mut *store, &RemoveFolder(&dying.folder)).unwrap_err();
-    let mut other = request(folder.path(), format!("{feed}A,9,1,EUR,2026-07-01\n").as_bytes(), "r-2", 1);
-    other.stem = "other".into();
-    let report = ingest(&other, &mut *store, &Silent).unwrap();
-    assert_eq!(report.counts, [3, 0, 0, 0, 0, 0]);
-    let state = |store: &mut dyn Store| store.run_record(&RunId::parse("r-1").unwrap()).unwrap().unwrap().record.state;
-    assert_eq!(state(&mut *store), RunState::Fenced);
-    let report = ingest(&request(folder.path(), feed.as_bytes(), "r-1", 1), &mut *store, &Silent).unwrap();
-    assert_eq!((report.counts, report.is_resumed), ([0, 2, 0, 0, 0, 0], true), "the other run has them");
-    assert_eq!(state(&mut *store), RunState::Published);
+    ingest(&dying, store, &RemoveFolder(&dying.folder)).unwrap_err();
+    assert!(store.renew_lease(&dying.run.unwrap(), 1, Duration::from_secs(60)).unwrap());
+}
+
+/// Makes the lease of `r-1` be over, as if its worker had shown no sign of life for long.
+fn end_lease(store: &mut dyn Store) {
+    assert!(store.renew_lease(&RunId::parse("r-1").unwrap(), 1, Duration::ZERO).unwrap());
+}
+
+#[test]
+fn a_run_that_gave_up_or_whose_lease_is_over_leaves_its_records_to_whoever_comes() {
+    for is_killed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let feed = feed_of(&[(0, 1), (0, 2)]);
+        let mut store = embedded(folder.path(), None);
+        if is_killed {
+            leave_killed(folder.path(), feed.as_bytes(), &mut *store);
+            end_lease(&mut *store);
+        } else {
+            let mut dying = request(folder.path(), feed.as_bytes(), "r-1", 1);
+            dying.folder = folder.path().join("out");
+            std::fs::create_dir(&dying.folder).unwrap();
+            ingest(&dying, &mut *store, &RemoveFolder(&dying.folder)).unwrap_err();
+        }
+        let more = format!("{feed}A,9,1,EUR,2026-07-01\n");
+        let other = request_of_stem(folder.path(), "other", more.as_bytes(), "r-2", 1);
+        let report = ingest(&other, &mut *store, &Silent).unwrap();
+        assert_eq!(report.counts, [3, 0, 0, 0, 0, 0]);
+        let journal = std::fs::read_to_string(folder.path().join("other.journal.jsonl")).unwrap();
+        let taken_over = "\"event\":\"claim.taken_over\",\"run_id\":\"r-2\",";
+        let line = journal.lines().find(|line| line.contains(taken_over)).unwrap_or_else(|| panic!("{journal}"));
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&line["from"], &line["claims"]), (&"r-1".into(), &2.into()));
+        let state =
+            |store: &mut dyn Store| store.run_record(&RunId::parse("r-1").unwrap()).unwrap().unwrap().record.state;
+        assert_eq!(state(&mut *store), RunState::Fenced);
+        let report = ingest(&request(folder.path(), feed.as_bytes(), "r-1", 1), &mut *store, &Silent).unwrap();
+        assert_eq!((report.counts, report.is_resumed), ([0, 2, 0, 0, 0, 0], true), "the other run has them");
+        assert_eq!(state(&mut *store), RunState::Published);
+    }
+}
+
+/// Where a run is when something else happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// A first part of the feed is decided.
+    FirstBatch,
+    FirstPassDone,
+}
+
+/// Has something else happen once, while a run is at its work.
+struct Meanwhile<F> {
+    moment: Moment,
+    act: Mutex<Option<F>>,
+    batches: AtomicU32,
+}
+
+impl<F: FnOnce() + Send> Meanwhile<F> {
+    fn is(&self, moment: Moment) {
+        if moment == self.moment
+            && let Some(act) = self.act.lock().unwrap().take()
+        {
+            act();
+        }
+    }
+}
+
+impl<F: FnOnce() + Send> Progress for Meanwhile<F> {
+    fn start(&self, _: &str, _: u64) {}
+    fn advance(&self, _: u64, _: u64) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.is(Moment::FirstBatch);
+    }
+    fn finish(&self) {
+        self.is(Moment::FirstPassDone);
+    }
+}
+
+/// What may become of a run that holds records of others.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Published,
+    LeaseOver,
+    Freed,
+}
+
+impl End {
+    /// Has it come for `r-1` over `feed`.
+    fn come(self, folder: &Path, feed: &[u8], store: &mut dyn Store) {
+        match self {
+            Self::Published => {
+                let again = request_of_stem(folder, "first", feed, "r-1", 1);
+                assert!(ingest(&again, store, &Silent).unwrap().is_resumed);
+            }
+            Self::LeaseOver => end_lease(store),
+            Self::Freed => {
+                end_lease(store);
+                let record = store.run_record(&RunId::parse("r-1").unwrap()).unwrap().unwrap().record;
+                let expected = Expected { state: RunState::Open, epoch: 1, lease_over: true };
+                let fenced = RunRecord { state: RunState::Fenced, ..record };
+                assert!(store.write_run(Some(expected), &fenced, None).unwrap());
+                assert!(store.release_run(&fenced.run).unwrap() > 0);
+            }
+        }
+    }
+}
+
+/// Every published file of the second run, and its counts, where `end` came `while_it_ran`, or before.
+fn second_run(
+    first: &str,
+    second: &str,
+    end: End,
+    while_it_ran: Option<Moment>,
+) -> (RunCounts, BTreeMap<String, Vec<u8>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = embedded(folder.path(), Some(1_000));
+    leave_killed(folder.path(), first.as_bytes(), &mut *store);
+    let request = request_of_stem(folder.path(), "second", second.as_bytes(), "r-2", 1);
+    let mut for_other = store.another();
+    let mut other = || end.come(folder.path(), first.as_bytes(), &mut *for_other);
+    let report = match while_it_ran {
+        Some(moment) => {
+            let meanwhile = Meanwhile { moment, act: Mutex::new(Some(other)), batches: AtomicU32::new(0) };
+            let report = ingest(&request, &mut *store, &meanwhile).unwrap();
+            assert!(meanwhile.batches.into_inner() >= 4, "there are two passes, and each has more than one batch");
+            report
+        }
+        None => {
+            other();
+            ingest(&request, &mut *store, &Silent).unwrap()
+        }
+    };
+    let mut files = published(folder.path());
+    files.retain(|name, _| name.starts_with("second."));
+    assert_eq!(put_together(&files, "second", second.as_bytes()), second.as_bytes());
+    (report.counts, files)
+}
+
+#[test]
+fn held_records_are_decided_before_the_seal_once_their_holder_is() {
+    let shared = ["A,1,1,EUR,2026-07-01\n", "A,2,2,EUR,2026-07-01\n"];
+    let first = format!("{HEADER}\n{}", shared.concat());
+    // Held at the start, in the middle and at the end, where it comes again; and rows between that are long enough for
+    // several batches.
+    let own = |ids: std::ops::Range<u32>| ids.map(|id| format!("A,{id:0>200},1,EUR,2026-07-02\n")).collect::<String>();
+    let second = format!("{HEADER}\n{}{}{}{}{}", shared[0], own(0..1_000), shared[1], own(1_000..2_000), shared[0]);
+    for (end, counts) in [
+        (End::Published, [2_000, 3, 0, 0, 0, 0]),
+        (End::LeaseOver, [2_002, 1, 0, 0, 0, 0]),
+        // The last row claims what the first one found held; in the next pass the first one has it.
+        (End::Freed, [2_002, 1, 0, 0, 0, 0]),
+    ] {
+        let (undisturbed_counts, undisturbed) = second_run(&first, &second, end, None);
+        assert_eq!(undisturbed_counts, counts, "{end:?}");
+        for moment in [Moment::FirstBatch, Moment::FirstPassDone] {
+            let (counts_then, files) = second_run(&first, &second, end, Some(moment));
+            assert_eq!(counts_then, counts, "{end:?} at {moment:?}");
+            let differing = undisturbed.iter().find(|(name, bytes)| files.get(*name) != Some(bytes));
+            assert_eq!(differing.map(|(name, _)| name), None, "{end:?} at {moment:?}");
+            assert_eq!(files.len(), undisturbed.len());
+        }
+    }
 }
 
 /// Appends a line to the feed when the run begins to read it.

@@ -54,12 +54,7 @@ impl FeedLock {
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut by = String::new();
-                file.read_to_string(&mut by).map_err(fail)?;
-                let by = if by.is_empty() { "another process".to_owned() } else { by };
-                return Err(FeedLockError::Held { by });
-            }
+            Err(TryLockError::WouldBlock) => return Err(held(&mut file, &path)),
             Err(TryLockError::Error(source)) => return Err(fail(source)),
         }
         let id = id_of(&file).map_err(fail)?;
@@ -73,11 +68,27 @@ impl FeedLock {
         &self.id
     }
 
-    /// The lock that `take` would get now, if there is one and nobody holds it; nothing is made or changed.
-    pub fn look(folder: &Path, feed: &Digest) -> Option<String> {
-        let file = File::open(folder.join(format!("{feed}.lock"))).ok()?;
-        file.try_lock_shared().ok()?;
-        id_of(&file).ok()
+    /// The lock that `take` would get now, if its file is there and can be read; fails where another process has it.
+    ///
+    /// Nothing is made or changed.
+    pub fn look(folder: &Path, feed: &Digest) -> Result<Option<String>, FeedLockError> {
+        let path = folder.join(format!("{feed}.lock"));
+        let Ok(mut file) = File::open(&path) else { return Ok(None) };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(id_of(&file).ok()),
+            Err(TryLockError::WouldBlock) => Err(held(&mut file, &path)),
+            Err(TryLockError::Error(_)) => Ok(None),
+        }
+    }
+}
+
+/// That another process has the lock `file` at `path`, which says who it is.
+fn held(file: &mut File, path: &Path) -> FeedLockError {
+    let mut by = String::new();
+    match file.read_to_string(&mut by) {
+        Ok(0) => FeedLockError::Held { by: "another process".to_owned() },
+        Ok(_) => FeedLockError::Held { by },
+        Err(source) => FeedLockError::Io { path: path.to_owned(), source },
     }
 }
 
@@ -98,11 +109,12 @@ mod tests {
         let second = FeedLock::take(folder.path(), &feed, "process 8 on db1").unwrap_err();
         assert_eq!(second.to_string(), "the feed is being ingested already, by process 7 on db1");
         assert!(FeedLock::take(folder.path(), &Digest::of(b"another"), "process 8 on db1").is_ok());
-        assert_eq!(FeedLock::look(folder.path(), &feed), None, "somebody holds it");
-        assert_eq!(FeedLock::look(folder.path(), &Digest::of(b"nobody's")), None);
+        let seen = FeedLock::look(folder.path(), &feed).unwrap_err();
+        assert_eq!(seen.to_string(), second.to_string(), "who only looks is told the same");
+        assert_eq!(FeedLock::look(folder.path(), &Digest::of(b"nobody's")).unwrap(), None);
         let id = first.id().to_owned();
         drop(first);
-        assert_eq!(FeedLock::look(folder.path(), &feed), Some(id));
+        assert_eq!(FeedLock::look(folder.path(), &feed).unwrap(), Some(id));
         assert!(FeedLock::take(folder.path(), &feed, "process 8 on db1").is_ok());
     }
 }

@@ -1,8 +1,6 @@
 //! The harness: the real binary in a world of its own. Nothing of the machine's settings, clock or stores comes in.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -125,14 +123,30 @@ impl Env {
         command
     }
 
+    /// `command` under `strace` with these options; what it traces is at `trace_path`.
+    pub(crate) fn under_strace(&self, command: &Command, options: &[&str]) -> Command {
+        let mut strace = Command::new("strace");
+        strace.args(["-s", "0", "-o"]).arg(self.trace_path()).args(options);
+        strace.arg(command.get_program()).args(command.get_args()).current_dir(self.path("")).env_clear();
+        strace.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        strace
+    }
+
+    /// Where the last `strace` of this world wrote what it saw.
+    pub(crate) fn trace_path(&self) -> PathBuf {
+        self.root.join("strace.log")
+    }
+
+    /// Makes the lease of `run` be over, as if its worker had shown no sign of life for long. The store is a server.
+    pub(crate) fn end_lease(&self, run: &str) {
+        let reply = self.ask_server(&format!("HSET {}run:{run} lease 1", self.key_prefix));
+        assert!(reply.starts_with(":0"), "the run had no lease: {reply}");
+    }
+
     /// Asks the server for `command`; returns its reply as it came.
     pub(crate) fn ask_server(&self, command: &str) -> String {
-        let server = self.server.as_ref().expect("this world's store is a server");
-        let mut stream = TcpStream::connect(server.socket_address()).unwrap();
-        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        reply
+        self.server.as_ref().expect("this world's store is a server").ask(command)
     }
 
     /// Runs the binary with `words`.
@@ -191,11 +205,13 @@ impl Env {
         }
     }
 
-    /// Makes this world what it was when it was kept.
+    /// Makes this world what it was when it was kept. Files that are there stay the same files, because a lock is told by
+    /// its inode.
     pub(crate) fn restore(&self) {
         for folder in FOLDERS {
-            std::fs::remove_dir_all(self.root.join(folder)).unwrap();
-            copy_folder(&self.root.join("kept").join(folder), &self.root.join(folder));
+            let (kept, folder) = (self.root.join("kept").join(folder), self.root.join(folder));
+            remove_others(&kept, &folder);
+            copy_folder(&kept, &folder);
         }
         if self.server.is_some() {
             self.ask_server(&copy_keys(1, 0));
@@ -205,8 +221,19 @@ impl Env {
     /// Everything in this world, down to the times of change.
     pub(crate) fn everything(&self) -> Everything {
         let mut seen = BTreeMap::new();
-        look_into(&self.root, &mut seen);
+        FOLDERS.iter().for_each(|folder| look_into(&self.root.join(folder), &mut seen));
         seen
+    }
+
+    /// Fails unless every file and folder of this world is as it was, down to the time of its last change.
+    #[track_caller]
+    pub(crate) fn check_untouched(&self, before: &Everything) {
+        let now = self.everything();
+        let mut paths: Vec<_> =
+            now.keys().chain(before.keys()).filter(|path| now.get(*path) != before.get(*path)).collect();
+        // The embedded engine's table of readers: who reads must stand in it, or a writer might reuse the pages being read.
+        paths.retain(|path| !path.ends_with("lock.mdb"));
+        assert!(paths.is_empty(), "changed: {paths:?}");
     }
 }
 
@@ -248,6 +275,19 @@ fn copy_folder(from: &Path, to: &Path) {
             copy_folder(&path, &to);
         } else {
             std::fs::copy(&path, &to).unwrap();
+        }
+    }
+}
+
+/// Removes from `folder` what `kept` has not.
+fn remove_others(kept: &Path, folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let (path, kept) = (entry.as_ref().unwrap().path(), kept.join(entry.unwrap().file_name()));
+        match (path.is_dir(), kept.exists()) {
+            (true, true) => remove_others(&kept, &path),
+            (true, false) => std::fs::remove_dir_all(&path).unwrap(),
+            (false, true) => {}
+            (false, false) => std::fs::remove_file(&path).unwrap(),
         }
     }
 }

@@ -457,7 +457,6 @@ fn what_this_version_does_not_have_is_refused() {
     for (flag, value, error) in [
         ("--fail-mode", "open", "`fail_mode` from `--fail-mode` is `open`, which this version does not have"),
         ("--layout", "compact", "`layout` from `--layout` is `compact`, which this version does not have"),
-        ("--wait-replicas", "1", "`wait_replicas` from `--wait-replicas` is 1, which this version does not have"),
         ("--drift-check", "true", "`drift_check` from `--drift-check` is true, which this version does not have"),
     ] {
         let env = Env::embedded();

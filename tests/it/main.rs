@@ -13,6 +13,8 @@ mod oracle;
 mod replay;
 mod rounds;
 mod runs;
+mod stopped;
+mod takeover;
 mod taking_back;
 mod terminal;
 mod tidy;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::env::{Env, Ran};
+use crate::env::{Env, HEADER, Ran, StoreKind};
 
 /// The manual without the marks that would stand between words.
 fn manual() -> String {
@@ -101,4 +101,46 @@ fn every_shell_has_its_completions() {
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
         assert!(ran.stdout.contains("expect-records"), "{shell}");
     }
+}
+
+/// The names of commands in a part of the manual.
+fn redis_commands(part: &str) -> Vec<&str> {
+    let is_name = |word: &&str| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    part.lines()
+        .filter(|line| line.starts_with(".B"))
+        .flat_map(|line| line.split(' ').skip(1).filter(is_name))
+        .collect()
+}
+
+#[test]
+fn a_redis_user_with_the_commands_that_the_manual_lists_may_do_everything() {
+    let manual = manual();
+    let between = |start: &str, end: &str| manual.split(start).nth(1).unwrap().split(end).next().unwrap();
+    let env = Env::new(StoreKind::Redis);
+    let example = format!("ACL SETUSER feeddedup {}", between("ACL SETUSER feeddedup ", "\n.fi").replace('\n', " "));
+    let granted = example.to_uppercase();
+    for command in redis_commands(between("The user needs the commands", "and all keys")) {
+        assert!(granted.contains(&format!("+{command}")), "{command} in {granted}");
+    }
+    let looking = redis_commands(between("A dry run needs only", "For example:"));
+    let looking: String = looking.iter().map(|command| format!(" +{}", command.to_lowercase())).collect();
+    for user in [example, format!("ACL SETUSER auditor on >PASSWORD ~dedup:bankfeed:*{looking}")] {
+        assert_eq!(env.ask_server(&user), "+OK\r\n+OK\r\n", "{user}");
+    }
+    let _replica = env.server.as_ref().unwrap().start_replica();
+    let run = |user: &str, words: &[&str]| {
+        let common = ["ingest", "july.csv", "--key-prefix", "dedup:bankfeed:", "--username", user];
+        let mut command = env.command(&[&common, words].concat());
+        command.env("FEEDDEDUP_REDIS_PASSWORD", "PASSWORD");
+        env.finish(command, b"").said_besides_store()
+    };
+    env.write("july.csv", format!("{HEADER}\nDE-main,T1,1.00,EUR,2026-07-01\n"));
+    let waiting = ["--wait-replicas", "1", "--wait-timeout-ms", "10000"];
+    // A gate that does not hold frees claims; then the run goes on; then there is a pass that finds its claims.
+    assert_eq!(run("feeddedup", &["--expect-records", "2"]).code, Some(65));
+    run("feeddedup", &waiting).check(0, "");
+    run("feeddedup", &waiting).check(0, "");
+    assert_eq!(run("auditor", &["--dry-run"]).code, Some(0));
+    let denied = run("auditor", &[]);
+    assert_eq!(denied.code, Some(78), "{denied:?}");
 }

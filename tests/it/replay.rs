@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use serde_json::Value;
 
-use crate::env::{Env, Everything, HEADER, NOW, STORES, assert_same, fixture};
+use crate::env::{Env, HEADER, NOW, STORES, assert_same, fixture};
 
 fn feed(ids: std::ops::Range<u32>) -> String {
     let rows: String = ids.map(|id| format!("DE-main,T{id},{id}.50,EUR,2026-07-{:02}\n", id % 28 + 1)).collect();
@@ -132,17 +132,6 @@ fn commands_asked(env: &Env) -> Vec<String> {
 const WRITES: [&str; 12] =
     ["set", "setnx", "setex", "getset", "hset", "hsetnx", "del", "unlink", "expire", "eval", "evalsha", "multi"];
 
-/// Fails unless every file and folder of `env` is as it was, down to the time of its last change.
-#[track_caller]
-fn assert_untouched(env: &Env, before: &Everything) {
-    let now = env.everything();
-    let mut paths: Vec<_> =
-        now.keys().chain(before.keys()).filter(|path| now.get(*path) != before.get(*path)).collect();
-    // The embedded engine's table of readers: who reads must stand in it, or a writer might reuse the pages being read.
-    paths.retain(|path| !path.ends_with("lock.mdb"));
-    assert!(paths.is_empty(), "changed: {paths:?}");
-}
-
 #[test]
 fn a_dry_run_decides_the_same_and_writes_nothing() {
     for store in STORES {
@@ -152,13 +141,13 @@ fn a_dry_run_decides_the_same_and_writes_nothing() {
         let dry = ["july.csv", "--dry-run", "--run-id", "r-july", "--json"];
         let untouched = env.everything();
         let first = env.ingest(&dry);
-        assert_untouched(&env, &untouched);
+        env.check_untouched(&untouched);
         assert!(!env.store_folder().exists(), "not even a store is made");
         assert_eq!(first.code, Some(3));
         env.ingest(&["june.csv"]).check_silent();
         let (untouched, asked) = (env.everything(), commands_asked(&env));
         let told = env.ingest(&dry);
-        assert_untouched(&env, &untouched);
+        env.check_untouched(&untouched);
         assert_eq!(commands_asked(&env), asked, "nothing is written on {store:?}");
         let real = env.ingest(&["july.csv", "--run-id", "r-july"]);
         assert_eq!(told.code, real.code);
@@ -201,7 +190,7 @@ fn a_dry_run_checks_the_gates() {
     let ran = env.ingest(&["july.csv", "--dry-run", "--expect-records", "4"]);
     assert_eq!(ran.code, Some(65));
     assert!(ran.stderr.starts_with("error: july.csv: the feed has 3 records where 4 are expected\n"), "{}", ran.stderr);
-    assert_untouched(&env, &untouched);
+    env.check_untouched(&untouched);
 }
 
 #[test]

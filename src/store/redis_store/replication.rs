@@ -51,7 +51,8 @@ pub(super) fn confirm(server: &mut Server, replicas: &Replicas) -> Result<(), St
 
 /// The server's own id, the id of its replication history, and up to where it shares an older one.
 ///
-/// A restart changes the first, a promotion the others; after either, writes that were answered may be gone.
+/// A restart changes the first, a promotion the others; after either, writes that were answered may be gone. So does the
+/// first replica that joins, which costs a run another pass and nothing else.
 pub(super) fn lineage(server: &mut Server) -> Result<Lineage, StoreError> {
     let mut texts = Vec::new();
     for (section, field) in

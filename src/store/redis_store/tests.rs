@@ -1,6 +1,7 @@
 //! What only a server can do to a store: other writers, failures of every kind, refusals.
 
 mod proxy;
+mod replication;
 
 use std::time::{Duration, Instant};
 
