@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::domain::{
-    Canonicalizer, Claim, Decision, Expected, Interrupt, InterruptSignal, Owner, RawRecord, RunCounts, RunId, RunRecord,
-    RunState,
+    Canonicalizer, Claim, Decision, Expected, Interrupt, InterruptSignal, Owner, RawRecord, RunCounts, RunId,
+    RunRecord, RunState,
 };
 use crate::input::Profile;
 use crate::run::{Gates, StartRefusal};
@@ -455,7 +455,7 @@ fn interrupted_run(folder: &Path, feed: &str, at_start: bool, store: &mut dyn St
     assert!(matches!(error, IngestError::Interrupted { signal: InterruptSignal::Terminated, .. }), "{error:?}");
     let left: Vec<_> = published(folder).into_keys().collect();
     assert_eq!(left, ["july.csv"], "nothing is published or half-written");
-    assert_eq!(store.run_record(request.run.as_ref().unwrap()).unwrap().unwrap().state, RunState::Open);
+    assert_eq!(store.run_record(request.run.as_ref().unwrap()).unwrap().unwrap().record.state, RunState::Open);
 }
 
 #[test]

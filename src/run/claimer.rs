@@ -9,8 +9,8 @@ use crate::domain::{
     RunState, RunStore, RunView, SourceHash, judge,
 };
 
-/// How often a claim is asked again whose marker changed while it was being taken over.
-const TAKEOVERS_MAX: u32 = 8;
+/// How often the claims of a batch are asked again whose markers, or whose markers' runs, changed meanwhile.
+const ROUNDS_MAX: u32 = 8;
 
 /// The answers to a batch of claims: whatever could be taken over is ours, and every outcome stands for this pass.
 #[derive(Debug)]
@@ -107,24 +107,34 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
         Ok(Settled { outcomes: all_outcomes, views: self.views.clone() })
     }
 
+    /// Learns of a run before anything is claimed: what is then found of it needs no second look.
+    pub(super) fn expect(&mut self, run: &RunId) -> Result<(), S::Error> {
+        let view = find_view(self.store, run)?;
+        Arc::make_mut(&mut self.views.0).insert(run.clone(), view.map(Arc::new));
+        Ok(())
+    }
+
     /// Takes over what may be taken over, until nothing is left that may.
     fn settle<E>(&mut self, claims: &[Claim], outcomes: &mut [ClaimOutcome]) -> Result<(), E>
     where
         E: From<S::Error> + From<ProtocolStop>,
     {
-        for _ in 0..TAKEOVERS_MAX {
-            self.load_views(outcomes)?;
-            let takeovers = self.takeovers(claims, outcomes)?;
-            if takeovers.adoptions.is_empty() {
+        for _ in 0..ROUNDS_MAX {
+            // A marker was read before its run was: in between the run may have given the claim back and been
+            // published without it. So it is read again, after the state that makes it count.
+            let published = self.load_views(outcomes)?;
+            let again = match published.is_empty() {
+                false => indexes_where(outcomes, |owner| published.contains(&owner.run)),
+                true => {
+                    let takeovers = self.takeovers(claims, outcomes)?;
+                    let changed = self.carry_out(&takeovers)?;
+                    // Somebody was faster: whose marker stands there now is asked once more.
+                    (0..claims.len()).filter(|index| changed.contains(&claims[*index].source_hash)).collect()
+                }
+            };
+            if again.is_empty() {
                 return Ok(());
             }
-            let changed = self.carry_out(&takeovers)?;
-            if changed.is_empty() {
-                return Ok(());
-            }
-            // Somebody was faster: whose marker stands there now is asked once more.
-            let again: Vec<usize> =
-                (0..claims.len()).filter(|index| changed.contains(&claims[*index].source_hash)).collect();
             let claims_again: Vec<Claim> = again.iter().map(|index| claims[*index]).collect();
             for (index, outcome) in again.into_iter().zip(self.store.claim(&self.bid, &claims_again)?) {
                 outcomes[index] = outcome;
@@ -133,17 +143,18 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
         Err(ProtocolStop::Unsettled { run: self.bid.run.clone() }.into())
     }
 
-    fn load_views(&mut self, outcomes: &[ClaimOutcome]) -> Result<(), S::Error> {
+    /// Learns of the runs that own the markers found; returns those that were found to be published just now.
+    fn load_views(&mut self, outcomes: &[ClaimOutcome]) -> Result<Vec<RunId>, S::Error> {
         let (store, own) = (&mut *self.store, &self.bid.run);
+        let mut published = Vec::new();
         self.views.load_owners_of(outcomes, own, |run| {
-            let Some(known) = store.run_record(run)? else { return Ok(None) };
-            let known = fence_if_expired(store, known)?;
-            if matches!(known.state, RunState::Fenced | RunState::Reverted) {
-                // Whoever barred the run may have died before the replicas knew of it.
-                store.confirm()?;
+            let view = find_view(store, run)?;
+            if view.as_ref().is_some_and(|view| view.state == RunState::Published) {
+                published.push(run.clone());
             }
-            Ok(Some(view_of(known)))
-        })
+            Ok(view)
+        })?;
+        Ok(published)
     }
 
     /// What may be taken over of the markers in `outcomes`, each for the first row that has its hash; and writes to
@@ -184,6 +195,9 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
     /// Compare-and-sets every marker; returns the hashes whose marker had changed.
     fn carry_out(&mut self, takeovers: &Takeovers) -> Result<Vec<SourceHash>, S::Error> {
         let mut changed = Vec::new();
+        if takeovers.adoptions.is_empty() {
+            return Ok(changed);
+        }
         for (adoption, is_done) in takeovers.adoptions.iter().zip(self.store.adopt(&takeovers.adoptions)?) {
             let from = &adoption.found.0.run;
             if !is_done {
@@ -194,6 +208,26 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
         }
         Ok(changed)
     }
+}
+
+/// The indexes of `outcomes` that found a marker of ours whose owner `is_meant`.
+fn indexes_where(outcomes: &[ClaimOutcome], is_meant: impl Fn(&Owner) -> bool) -> Vec<usize> {
+    let found = |outcome: &ClaimOutcome| match outcome {
+        ClaimOutcome::Found(Marker::Run { owner, .. }) => is_meant(owner),
+        ClaimOutcome::Novel | ClaimOutcome::Found(Marker::OtherWriter(_) | Marker::Unreadable) => false,
+    };
+    (0..outcomes.len()).filter(|index| found(&outcomes[*index])).collect()
+}
+
+/// What is known of `run` now; one that nobody works on any more is barred from publishing first.
+fn find_view<S: RunStore + ?Sized>(store: &mut S, run: &RunId) -> Result<Option<RunView>, S::Error> {
+    let Some(known) = store.run_record(run)? else { return Ok(None) };
+    let record = fence_if_expired(store, known)?;
+    if matches!(record.state, RunState::Fenced | RunState::Reverted) {
+        // Whoever barred the run may have died before the replicas knew of it.
+        store.confirm()?;
+    }
+    Ok(Some(view_of(record)))
 }
 
 /// Bars an open run whose lease is over from sealing; returns the record as it stands then.

@@ -98,6 +98,8 @@ where
     W: Work,
     W::Error: From<S::Error>,
 {
+    // Before anything is read: what the choice rests on must be in the history that the run then stands in.
+    let lineage = store.lineage()?;
     let mut run = match choose::<S, W::Error>(plan, store)? {
         Start::Publish(record) => {
             work.resume(&record)?;
@@ -105,10 +107,10 @@ where
             let published = run.go_on_publishing();
             return run.leave(published);
         }
-        Start::Begin { run, pass } => Run::open(plan, store, work, None, run, pass)?,
+        Start::Begin { run, pass } => Run::open(plan, store, work, lineage, None, run, pass)?,
         Start::GoOn { left, lease_over } => {
             let (run, pass) = (left.run.clone(), left.pass);
-            Run::open(plan, store, work, Some((&left, lease_over)), run, pass)?
+            Run::open(plan, store, work, lineage, Some((&left, lease_over)), run, pass)?
         }
         Start::NextPass => unreachable!("`choose` goes on to the next pass"),
     };
@@ -141,6 +143,7 @@ where
         plan: &'a RunPlan,
         store: &'a mut S,
         work: &'a mut W,
+        lineage: Lineage,
         left: Option<(&RunRecord, bool)>,
         run: RunId,
         pass: u32,
@@ -148,7 +151,6 @@ where
         let mut expected = left.map(|(left, lease_over)| Expected { state: left.state, epoch: left.epoch, lease_over });
         let epoch = left.map_or(1, |(left, _)| left.epoch + 1);
         let mut names = work.names(left.map(|(left, _)| left))?;
-        let lineage = store.lineage()?;
         loop {
             let record = first_record(plan, (run.clone(), epoch, pass), names, lineage.clone());
             // The record stands before the first file and the first claim: whoever finds one of them finds it.
@@ -156,6 +158,10 @@ where
                 return Err(overtaken(store, run)?);
             }
             store.confirm()?;
+            // A server that took over in between need not have the record: nothing may stand that leads to it.
+            if store.lineage()? != lineage {
+                return Err(ProtocolStop::Unsettled { run }.into());
+            }
             if work.begin(&record)? {
                 store.write_feed_note(&plan.feed, &plan.meaning, &FeedNote { run, pass })?;
                 return Ok(Self { plan, store, work, record });
@@ -220,6 +226,10 @@ where
             let RunRecord { run, epoch, opened_at, .. } = &self.record;
             let bid: Bid = Arc::new(Owner { run: run.clone(), epoch: *epoch, seen_at: opened_at.clone() });
             let mut claimer = Claimer::new(&mut *self.store, bid);
+            // The records of a feed that is ingested again are mostly those of the pass before.
+            if self.record.pass > 1 {
+                claimer.expect(&self.plan.id_of(self.record.pass - 1))?;
+            }
             self.work.decide(&self.record, &mut |claims| claimer.claim(claims))?;
             let (views, taken_over) = claimer.finish();
             self.note_takeovers(taken_over)?;
@@ -304,12 +314,15 @@ where
         }
         let names = Names { folder: left.folder.clone(), stem: left.stem.clone() };
         let lineage = self.store.lineage()?;
-        let record = first_record(self.plan, (run.clone(), left.epoch + 1, left.pass), names, lineage);
+        let record = first_record(self.plan, (run.clone(), left.epoch + 1, left.pass), names, lineage.clone());
         let expected = Expected { state: left.state, epoch: left.epoch, lease_over: false };
         if !self.store.write_run(Some(expected), &record, Some(self.plan.lease))? {
             return Err(overtaken(self.store, run)?);
         }
         self.store.confirm()?;
+        if self.store.lineage()? != lineage {
+            return Err(self.unsettled());
+        }
         self.record = record;
         // The names are ours already.
         match self.work.begin(&self.record)? {

@@ -83,7 +83,7 @@ impl Env {
     }
 
     /// Leaves the folders behind, for a person to look at; returns the one that holds all.
-    pub(crate) fn keep(&mut self) -> &Path {
+    pub(crate) fn keep_folder(&mut self) -> &Path {
         self.folder.disable_cleanup(true);
         &self.root
     }

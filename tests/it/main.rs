@@ -10,6 +10,7 @@ mod interrupts;
 mod kill_matrix;
 mod man;
 mod oracle;
+mod protocol;
 mod replay;
 mod rounds;
 mod runs;

@@ -219,7 +219,7 @@ fn work(worker: u64, rounds: Range<u64>) -> usize {
         match round(&env, &mut Random(number)) {
             Ok(runs) => resumed += runs,
             Err(reason) => {
-                let folder = env.keep().display();
+                let folder = env.keep_folder().display();
                 panic!("round {number} on {store:?} (`FEEDS_ROUND={number}`, folder `{folder}`): {reason}");
             }
         }

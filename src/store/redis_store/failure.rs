@@ -274,7 +274,6 @@ mod tests {
             | StoreError::Forgotten { .. }
             | StoreError::OtherVersion { .. }
             | StoreError::Corrupt { .. }
-            | StoreError::Interrupted { .. }
             | StoreError::Io { .. } => "another",
         }
     }

@@ -1,0 +1,94 @@
+//! Bugs planted one at a time, in what the engine is told: the tests must find each, or they prove nothing.
+
+use std::sync::Arc;
+
+use feeddedup::domain::{Bid, ClaimOutcome, KnownRun, Marker, Owner, RunId, RunRecord, RunState};
+
+/// A rule that is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// A run whose lease is over is taken over without being barred.
+    NoFence,
+    /// A seal is written whatever the record says by now.
+    NoSealCheck,
+    /// A claim of an open run suppresses.
+    SuppressOnOpen,
+    /// A claim of a sealed run suppresses.
+    SuppressOnSealed,
+    /// Replicas are not waited for after a fence.
+    NoWaitOnFence,
+    /// Replicas are not waited for from the seal on.
+    NoWaitOnSeal,
+    /// A server that took over is not noticed.
+    NoLineageCheck,
+    /// A later attempt believes that the claims of the earlier ones stand.
+    NoReassert,
+    /// The renames begin in state `SEALED`.
+    NoPublishingState,
+    /// Markers do not tell attempts apart.
+    NoEpochInMarker,
+    /// A claim whose record was diverted stays.
+    ConflictClaimsLeft,
+    /// A run is sealed before the disk has its outputs.
+    UnsyncedTemporaries,
+    /// A run is published before the disk knows its names.
+    UnsyncedNames,
+    /// A server that dropped claims is not noticed.
+    NoIntactCheck,
+}
+
+impl Flaw {
+    /// Those that a search finds, which knows no power cuts and no server that drops claims.
+    pub(crate) const OF_MODEL: [Self; 11] = [
+        Self::NoFence,
+        Self::NoSealCheck,
+        Self::SuppressOnOpen,
+        Self::SuppressOnSealed,
+        Self::NoWaitOnFence,
+        Self::NoWaitOnSeal,
+        Self::NoLineageCheck,
+        Self::NoReassert,
+        Self::NoPublishingState,
+        Self::NoEpochInMarker,
+        Self::ConflictClaimsLeft,
+    ];
+
+    /// Those that dice find.
+    pub(crate) const OF_SIMULATOR: [Self; 14] = [
+        Self::NoFence,
+        Self::NoSealCheck,
+        Self::SuppressOnOpen,
+        Self::SuppressOnSealed,
+        Self::NoWaitOnFence,
+        Self::NoWaitOnSeal,
+        Self::NoLineageCheck,
+        Self::NoReassert,
+        Self::NoPublishingState,
+        Self::NoEpochInMarker,
+        Self::ConflictClaimsLeft,
+        Self::UnsyncedTemporaries,
+        Self::UnsyncedNames,
+        Self::NoIntactCheck,
+    ];
+
+    /// A foreign run's record as the flawed program takes it.
+    pub(crate) fn seen(flaw: Option<Self>, own: &RunId, known: KnownRun) -> KnownRun {
+        let is_foreign = known.record.run.as_str().split('.').next() != own.as_str().split('.').next();
+        let is_mistaken = match known.record.state {
+            RunState::Open => flaw == Some(Self::SuppressOnOpen),
+            RunState::Sealed | RunState::Publishing => flaw == Some(Self::SuppressOnSealed),
+            RunState::Published | RunState::Fenced | RunState::Reverted => false,
+        };
+        if !(is_foreign && is_mistaken) {
+            return known;
+        }
+        KnownRun { record: RunRecord { state: RunState::Published, ..known.record }, ..known }
+    }
+
+    /// The answer to a claim as a program takes it that tells no attempts apart.
+    pub(crate) fn without_epoch(outcome: ClaimOutcome, bid: &Bid, epoch_of: impl Fn(&RunId) -> u32) -> ClaimOutcome {
+        let ClaimOutcome::Found(Marker::Run { owner, row }) = outcome else { return outcome };
+        let epoch = if owner.run == bid.run { bid.epoch } else { epoch_of(&owner.run).max(1) };
+        ClaimOutcome::Found(Marker::Run { owner: Arc::new(Owner { epoch, ..(*owner).clone() }), row })
+    }
+}
