@@ -4,13 +4,14 @@
 //! that a run touches are those of its month: inserting stays as fast over twenty million records as over none,
 //! where keys in random order read and write all over the file.
 //!
-//! Default flags only, which make every transaction durable. Several processes may use a store at once; LMDB lets
-//! one write at a time.
+//! Default flags only, which make every transaction durable. Several processes may use a store at once; one writes at
+//! a time, and `writer_lock` says whose turn it is.
 
 mod failure;
 mod keys;
 mod opening;
 mod records;
+mod writer_lock;
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -26,6 +27,7 @@ pub(super) use opening::open;
 use self::failure::told;
 use self::keys::{Key, Value, decode_value, fetched_in_order, in_key_order, key_of};
 use self::records::owner_key;
+use self::writer_lock::WriteTxn;
 use super::record_wire::decode_owner;
 use super::{Store, StoreError};
 use crate::domain::{
@@ -67,7 +69,7 @@ impl LmdbStore {
 
     /// One durable transaction.
     fn write<T>(&self, act: impl FnOnce(&Self, &mut RwTxn<'_>) -> heed::Result<T>) -> Result<T, StoreError> {
-        let mut txn = self.env.write_txn().map_err(|e| self.told(e))?;
+        let mut txn = WriteTxn::begin(&self.env, &self.path)?;
         let done = act(self, &mut txn).map_err(|e| self.told(e))?;
         txn.commit().map_err(|e| self.told(e))?;
         Ok(done)
@@ -87,7 +89,7 @@ impl LmdbStore {
         let path = self.path.clone();
         let fail = |error| told(&path, error);
         let env = self.env.clone();
-        let mut txn = env.write_txn().map_err(fail)?;
+        let mut txn = WriteTxn::begin(&env, &path)?;
         let number = self.owner_number(&mut txn, bid).map_err(fail)?;
         let table = self.claims;
         let is_large = table.stat(&txn).map_err(fail)?.leaf_pages > SCATTERED_CLAIMS_MAX;
@@ -161,7 +163,7 @@ impl LmdbStore {
         let path = self.path.clone();
         let fail = |error| told(&path, error);
         let env = self.env.clone();
-        let mut txn = env.write_txn().map_err(fail)?;
+        let mut txn = WriteTxn::begin(&env, &path)?;
         let table = self.claims;
         let mut freed = 0;
         for key in keys {
@@ -206,7 +208,7 @@ impl RunStore for LmdbStore {
         let path = self.path.clone();
         let fail = |error| told(&path, error);
         let env = self.env.clone();
-        let mut txn = env.write_txn().map_err(fail)?;
+        let mut txn = WriteTxn::begin(&env, &path)?;
         let table = self.claims;
         let mut adopted = Vec::with_capacity(adoptions.len());
         for Adoption { claim, found: (owner, row), owner: new_owner } in adoptions {

@@ -6,6 +6,7 @@ use std::path::Path;
 use heed::{Env, EnvFlags, EnvOpenOptions, WithoutTls};
 
 use super::failure::told;
+use super::writer_lock::{WriteTxn, WriterLock};
 use super::{CLAIMS_PER_TRANSACTION, LmdbStore, display};
 use crate::domain::CANONICAL_VERSION;
 use crate::store::record_wire::{Meta, decode_meta, encode_meta};
@@ -43,10 +44,7 @@ pub(in crate::store) fn open(config: &StoreConfig, path: &Path) -> Result<Opened
         (true, Access::Read | Access::Write { .. }, _) => {}
     }
     refuse_network_file_system(&address, path)?;
-    let env = open_env(path, config.access == Access::Read)?;
-    refuse_cut_off(&address, path, &env)?;
-    // Killed processes leave their places in the table of readers, which is small.
-    env.clear_stale_readers().map_err(|error| told(path, error))?;
+    let env = open_alone(&address, path, config.access)?;
     let Some(store) = LmdbStore::open_tables(config, path, env)? else {
         return match (&config.remembered, config.access) {
             (Some(_), _) => Err(StoreError::Forgotten { address, cause: NOTHING_UNDER_PREFIX.to_owned() }),
@@ -57,6 +55,19 @@ pub(in crate::store) fn open(config: &StoreConfig, path: &Path) -> Result<Opened
     let (sentinel, is_new) = store.check_meta(config)?;
     let age = store.age();
     Ok(OpenedStore { store: Box::new(store), sentinel, age, is_new })
+}
+
+/// The environment, opened while nobody else opens it or writes to it: one that is half set up would look corrupt.
+///
+/// What is written afterwards, tables and description, takes the lock again.
+fn open_alone(address: &str, path: &Path, access: Access) -> Result<Env<WithoutTls>, StoreError> {
+    let is_reading = access == Access::Read;
+    let _lock = if is_reading { WriterLock::take_existing(path)? } else { Some(WriterLock::take(path)?) };
+    let env = open_env(path, is_reading)?;
+    refuse_cut_off(address, path, &env)?;
+    // Killed processes leave their places in the table of readers, which is small.
+    env.clear_stale_readers().map_err(|error| told(path, error))?;
+    Ok(env)
 }
 
 /// A store that does not exist, as one that holds nothing.
@@ -127,7 +138,7 @@ impl LmdbStore {
         let (claims_name, records_name) = (format!("claims:{}", config.prefix), format!("records:{}", config.prefix));
         let create = config.access == Access::Write { create: true };
         let (claims, records) = if create {
-            let mut txn = env.write_txn().map_err(fail)?;
+            let mut txn = WriteTxn::begin(&env, path)?;
             let claims = env.create_database(&mut txn, Some(&claims_name)).map_err(fail)?;
             let records = env.create_database(&mut txn, Some(&records_name)).map_err(fail)?;
             txn.commit().map_err(fail)?;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use heed::{RoTxn, RwTxn, WithoutTls};
 
 use super::LmdbStore;
+use super::writer_lock::WriteTxn;
 use crate::domain::{Bid, Digest, Expected, FeedNote, KnownRun, Lease, RunId, RunRecord, RunState};
 use crate::store::StoreError;
 use crate::store::record_wire::{decode_feed_note, decode_run, encode_feed_note, encode_owner, encode_run};
@@ -23,7 +24,7 @@ pub(super) fn write_run(
     record: &RunRecord,
     lease: Option<Duration>,
 ) -> Result<bool, StoreError> {
-    let mut txn = store.env.write_txn().map_err(|e| store.told(e))?;
+    let mut txn = WriteTxn::begin(&store.env, &store.path)?;
     let known = store.known_run(&txn, &record.run)?;
     if known.as_ref().is_none_or(|known| known.record != *record) {
         if !is_as(known.as_ref(), expected) {
@@ -40,7 +41,7 @@ pub(super) fn write_run(
 }
 
 pub(super) fn renew_lease(store: &LmdbStore, run: &RunId, epoch: u32, lease: Duration) -> Result<bool, StoreError> {
-    let mut txn = store.env.write_txn().map_err(|e| store.told(e))?;
+    let mut txn = WriteTxn::begin(&store.env, &store.path)?;
     let is_ours = |known: KnownRun| {
         known.record.epoch == epoch && !matches!(known.record.state, RunState::Fenced | RunState::Reverted)
     };
