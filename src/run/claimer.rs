@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::work::ProtocolStop;
 use crate::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Expected, Judgement, KnownRun, Lease, Marker, Owner, RunId, RunRecord,
+    Adoption, Bid, Claim, ClaimOutcome, Expected, Judgement, KnownRun, Lease, Lineage, Marker, Owner, RunId, RunRecord,
     RunState, RunStore, RunView, SourceHash, judge,
 };
 
@@ -71,6 +71,8 @@ pub fn view_of(record: RunRecord) -> RunView {
 pub(super) struct Claimer<'a, S: ?Sized> {
     store: &'a mut S,
     bid: Bid,
+    /// The history of the store that the pass began in.
+    lineage: Lineage,
     views: Views,
     /// Claims taken over, by the run that had them.
     taken_over: BTreeMap<RunId, u64>,
@@ -78,8 +80,8 @@ pub(super) struct Claimer<'a, S: ?Sized> {
 
 impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
     /// A claimer for the attempt that `bid` names.
-    pub(super) fn new(store: &'a mut S, bid: Bid) -> Self {
-        Self { store, bid, views: Views::default(), taken_over: BTreeMap::new() }
+    pub(super) fn new(store: &'a mut S, bid: Bid, lineage: Lineage) -> Self {
+        Self { store, bid, lineage, views: Views::default(), taken_over: BTreeMap::new() }
     }
 
     /// What was learned of other runs, and how many claims were taken over from each.
@@ -109,7 +111,7 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
 
     /// Learns of a run before anything is claimed: what is then found of it needs no second look.
     pub(super) fn expect(&mut self, run: &RunId) -> Result<(), S::Error> {
-        let view = find_view(self.store, run)?;
+        let view = find_view(self.store, run, &self.lineage)?;
         Arc::make_mut(&mut self.views.0).insert(run.clone(), view.map(Arc::new));
         Ok(())
     }
@@ -145,10 +147,10 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
 
     /// Learns of the runs that own the markers found; returns those that were found to be published just now.
     fn load_views(&mut self, outcomes: &[ClaimOutcome]) -> Result<Vec<RunId>, S::Error> {
-        let (store, own) = (&mut *self.store, &self.bid.run);
+        let (store, own, lineage) = (&mut *self.store, &self.bid.run, &self.lineage);
         let mut published = Vec::new();
         self.views.load_owners_of(outcomes, own, |run| {
-            let view = find_view(store, run)?;
+            let view = find_view(store, run, lineage)?;
             if view.as_ref().is_some_and(|view| view.state == RunState::Published) {
                 published.push(run.clone());
             }
@@ -220,12 +222,17 @@ fn indexes_where(outcomes: &[ClaimOutcome], is_meant: impl Fn(&Owner) -> bool) -
 }
 
 /// What is known of `run` now; one that nobody works on any more is barred from publishing first.
-fn find_view<S: RunStore + ?Sized>(store: &mut S, run: &RunId) -> Result<Option<RunView>, S::Error> {
+///
+/// A bar that a server which took over may lack counts for nothing: the run may be published there. It is held then.
+fn find_view<S: RunStore + ?Sized>(store: &mut S, run: &RunId, lineage: &Lineage) -> Result<Option<RunView>, S::Error> {
     let Some(known) = store.run_record(run)? else { return Ok(None) };
     let record = fence_if_expired(store, known)?;
     if matches!(record.state, RunState::Fenced | RunState::Reverted) {
         // Whoever barred the run may have died before the replicas knew of it.
         store.confirm()?;
+        if store.lineage()? != *lineage {
+            return Ok(None);
+        }
     }
     Ok(Some(view_of(record)))
 }

@@ -225,7 +225,7 @@ where
             let lineage = self.store.lineage()?;
             let RunRecord { run, epoch, opened_at, .. } = &self.record;
             let bid: Bid = Arc::new(Owner { run: run.clone(), epoch: *epoch, seen_at: opened_at.clone() });
-            let mut claimer = Claimer::new(&mut *self.store, bid);
+            let mut claimer = Claimer::new(&mut *self.store, bid, lineage.clone());
             // The records of a feed that is ingested again are mostly those of the pass before.
             if self.record.pass > 1 {
                 claimer.expect(&self.plan.id_of(self.record.pass - 1))?;

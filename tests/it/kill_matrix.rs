@@ -81,9 +81,6 @@ const LAST_FILE: &str = "july.2.summary.json";
 /// Where that command writes its summary.
 const SUMMARY_TEMPORARY: &str = "/work/.july.summary.json.r-july.1.tmp";
 
-/// How the paths begin of where attempts write their accepted records.
-const ACCEPTED_TEMPORARIES: &str = "/work/.july.accepted.csv.r-july.";
-
 /// The last line of this file says that the run is published; what fails from there on fails nothing.
 const JOURNAL: &str = "/work/july.journal.jsonl";
 
@@ -243,7 +240,7 @@ impl Scenario<'_> {
 /// How many threads stand beside the one that does everything. They make no call of their own in a run as short as these:
 /// one waits for signals, and where an attempt begins one waits for the time to renew its lease.
 fn waiting_threads(trace: &str) -> usize {
-    let is_beginning = |line: &str| line.starts_with("openat(") && line.contains(ACCEPTED_TEMPORARIES);
+    let is_beginning = |line: &str| line.starts_with("openat(") && line.contains(".journal.jsonl");
     1 + usize::from(trace.lines().any(is_beginning))
 }
 

@@ -85,15 +85,16 @@ fn scenarios(is_long: bool) -> Vec<Scenario> {
     let none = |name, commands| Scenario { name, commands, shards: 1, crashes_max: 1, failovers_max: 0, ghosts_max: 0 };
     let diverting = Command { job_on: HOSTS.map(|host| ingest("A", host, true)), ..command("A", 1, 1) };
     let revert = Command { run: run_id("A"), job_on: HOSTS.map(|_| Job::Revert(run_id("A"))), starts_max: 1, hosts: 1 };
-    let hosts = if is_long { 2 } else { 1 };
-    let two = |hosts| vec![command("A", 2, hosts), command("B", 1, 1)];
+    let two = |starts_max, hosts| vec![command("A", starts_max, hosts), command("B", 1, 1)];
+    // What may happen at any time multiplies the states, so that a second attempt at a time is for the long search.
+    let with_faults = || if is_long { two(2, 2) } else { two(1, 1) };
     vec![
         none("a diverted record", vec![diverting, command("B", 1, 1)]),
-        none("a second attempt", two(hosts)),
-        Scenario { ghosts_max: 1, crashes_max: u8::from(is_long), ..none("a late call", two(hosts)) },
+        none("a second attempt", two(2, if is_long { 2 } else { 1 })),
+        Scenario { ghosts_max: 1, ..none("a late call", with_faults()) },
         none("a run taken back", vec![command("A", 1, 1), command("B", 1, 1), revert]),
-        Scenario { failovers_max: 1, ..none("one server fails", two(hosts)) },
-        Scenario { failovers_max: 1, shards: 2, ..none("one of two servers fails", two(hosts)) },
+        Scenario { failovers_max: 1, ..none("one server fails", with_faults()) },
+        Scenario { failovers_max: 1, shards: 2, ..none("one of two servers fails", with_faults()) },
     ]
 }
 
@@ -381,6 +382,8 @@ impl<'a> Search<'a> {
                         let run = &self.scenario.commands[command].run;
                         world.released.extend(dependents.into_iter().map(|released| (released, run.clone())));
                         is_reverting = false;
+                        // What it had is free: the commands before it are repeated.
+                        open = true;
                     }
                     // Whoever needs the run that is taken back is repeated first.
                     Next::Halted(_) if is_revert => open = true,
@@ -506,15 +509,14 @@ fn no_record_is_lost_or_accepted_twice_whatever_happens_to_two_runs() {
 }
 
 #[test]
-fn every_rule_that_is_left_out_loses_a_record_or_accepts_it_twice() {
+fn a_rule_that_is_left_out_loses_a_record_or_accepts_it_twice() {
     let scenarios = scenarios(false);
+    let smallest = scenarios.first().expect("there are scenarios");
     for flaw in Flaw::OF_MODEL {
-        let found = scenarios.iter().find_map(|scenario| {
-            let violation = Search::new(scenario, Some(flaw)).run().err()?;
-            Some((scenario.name, violation))
-        });
-        let (name, Violation { what, story }) = found.unwrap_or_else(|| panic!("{flaw:?} is not found"));
-        tell_flaw(flaw, name, &what, story.len());
+        match Search::new(smallest, Some(flaw)).run() {
+            Err(Violation { what, story }) => tell_flaw(flaw, smallest.name, &what, story.len()),
+            Ok(states) => panic!("{flaw:?} is not found in {states} states"),
+        }
     }
 }
 
