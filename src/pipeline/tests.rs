@@ -461,13 +461,15 @@ fn interrupted_run(folder: &Path, feed: &str, at_start: bool, store: &mut dyn St
 #[test]
 fn an_interrupted_run_is_looked_at_before_each_batch_and_before_the_seal() {
     let feed = feed_of(&[(0, 1), (0, 2)]);
-    // Asked for before the first batch, nothing is claimed; behind it, its claims stand and the run is not sealed.
-    for (at_start, of_another_feed) in [(true, [2, 0, 0, 0, 0, 0]), (false, [0, 0, 0, 2, 0, 0])] {
+    // Asked for before the first batch, nothing is claimed; behind it, its claims stand and the run is not sealed. Its
+    // lease is given up, so that whoever has the same records bars it and takes them over.
+    for (at_start, state) in [(true, RunState::Open), (false, RunState::Fenced)] {
         let folder = tempfile::tempdir().unwrap();
         let mut store = embedded(folder.path(), None);
         interrupted_run(folder.path(), &feed, at_start, &mut *store);
         let other = request(folder.path(), format!("{feed}\n").as_bytes(), "r-2", 2);
-        assert_eq!(ingest(&other, &mut *store, &Silent).unwrap().counts, of_another_feed);
+        assert_eq!(ingest(&other, &mut *store, &Silent).unwrap().counts, [2, 0, 0, 0, 0, 0]);
+        assert_eq!(store.run_record(&RunId::parse("r-1").unwrap()).unwrap().unwrap().record.state, state);
         let again = ingest(&request(folder.path(), feed.as_bytes(), "r-1", 2), &mut *store, &Silent).unwrap();
         assert!(again.is_resumed);
     }
