@@ -162,7 +162,7 @@ fn ended(env: &Env, mut child: Child) -> Ran {
 fn check_left(env: &Env, reason: &str) {
     assert_eq!(env.files().into_keys().collect::<Vec<_>>(), ["july.csv", "july.journal.jsonl"]);
     let journal = env.text("july.journal.jsonl");
-    let line = format!("\"event\":\"run.stopped\",\"run_id\":\"r-july\",\"reason\":\"{reason}");
+    let line = format!("\"event\":\"run.stopped\",\"run_id\":\"r-july\",\"epoch\":1,\"reason\":\"{reason}");
     assert!(journal.contains(&line), "{journal}");
 }
 
@@ -220,7 +220,10 @@ fn a_run_that_waits_for_its_server_is_interrupted() {
     let keys = || env.ask_server("DBSIZE");
     wait_for_event(&env, &mut child, "run.opened");
     let opened = keys();
+    // The note on the feed is the first key that comes then, a claim the next.
     wait_until(&mut child, || keys() != opened);
+    let noted = keys();
+    wait_until(&mut child, || keys() != noted);
     server.pause();
     send(&child, Signal::TERM);
     let ran = ended(&env, child);
