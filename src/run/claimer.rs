@@ -112,7 +112,10 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
     /// Learns of a run before anything is claimed: what is then found of it needs no second look.
     pub(super) fn expect(&mut self, run: &RunId) -> Result<(), S::Error> {
         let view = find_view(self.store, run, &self.lineage)?;
-        Arc::make_mut(&mut self.views.0).insert(run.clone(), view.map(Arc::new));
+        // The passes of a feed may have been named otherwise: of a run that is not found nothing is known.
+        if let Some(view) = view {
+            Arc::make_mut(&mut self.views.0).insert(run.clone(), Some(Arc::new(view)));
+        }
         Ok(())
     }
 
