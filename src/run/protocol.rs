@@ -163,7 +163,6 @@ where
                 return Err(ProtocolStop::Unsettled { run }.into());
             }
             if work.begin(&record)? {
-                store.write_feed_note(&plan.feed, &plan.meaning, &FeedNote { run, pass })?;
                 return Ok(Self { plan, store, work, record });
             }
             // Another run took the names since they were looked up.
@@ -201,6 +200,9 @@ where
 
     /// Decides every record, completes the outputs, and seals; returns the history that the seal stands in.
     fn decide_and_seal(&mut self) -> Result<Lineage, W::Error> {
+        let RunRecord { run, pass, .. } = &self.record;
+        let note = FeedNote { run: run.clone(), pass: *pass };
+        self.store.write_feed_note(&self.plan.feed, &self.plan.meaning, &note)?;
         for _ in 0..ATTEMPTS_MAX {
             let lineage = self.decide()?;
             self.free_unaccepted()?;
