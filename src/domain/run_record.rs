@@ -90,3 +90,35 @@ pub struct RunRecord {
     /// The last link of the audit log's chain; none before the seal.
     pub audit_chain: Option<Digest>,
 }
+
+impl RunRecord {
+    /// Whether the attempt `epoch` may still bring the run to its end: then its lease is its own to renew.
+    pub fn is_alive_in(&self, epoch: u32) -> bool {
+        self.epoch == epoch && !matches!(self.state, RunState::Fenced | RunState::Reverted)
+    }
+
+    /// The first attempt at `run`, in `state` and with as little as can be, for tests to vary.
+    #[cfg(test)]
+    pub(crate) fn sample(run: &str, state: RunState) -> Self {
+        Self {
+            run: RunId::parse(run).unwrap(),
+            state,
+            epoch: 1,
+            pass: 1,
+            feed_digest: Digest::of(b"feed"),
+            feed_name: format!("{run}.csv"),
+            meaning: Digest::of(b""),
+            opened_at: String::new(),
+            host: "db1".into(),
+            pid: 1,
+            lock: "1:2".into(),
+            lineage: Lineage::default(),
+            folder: "/out".into(),
+            stem: run.into(),
+            suppressed_against: Vec::new(),
+            counts: [0; 6],
+            outputs: Vec::new(),
+            audit_chain: None,
+        }
+    }
+}

@@ -16,6 +16,19 @@ pub struct Expected {
     pub lease_over: bool,
 }
 
+impl Expected {
+    /// Whether what is known of a run is as `expected`, none meaning that there must be no record.
+    pub fn is_met(expected: Option<Self>, known: Option<&KnownRun>) -> bool {
+        match (known, expected) {
+            (None, None) => true,
+            (Some(KnownRun { record, lease }), Some(Self { state, epoch, lease_over })) => {
+                record.state == state && record.epoch == epoch && (!lease_over || *lease == Lease::Over)
+            }
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+}
+
 /// Whether the worker of a run has shown itself lately, by the store's own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lease {
@@ -25,6 +38,17 @@ pub enum Lease {
     Running { left: Duration },
     /// The worker gave it up, or did not renew it.
     Over,
+}
+
+impl Lease {
+    /// How a lease stands at `now` that ends at `end`, by the same clock. An end that is not known is never over.
+    pub fn ending_at(end: Option<Duration>, now: Duration) -> Self {
+        match end.map(|end| end.saturating_sub(now)) {
+            None => Self::Unknown,
+            Some(Duration::ZERO) => Self::Over,
+            Some(left) => Self::Running { left },
+        }
+    }
 }
 
 /// A run as its store knows it now.

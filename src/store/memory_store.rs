@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Store, StoreError};
 use crate::domain::{
     Adoption, Bid, Claim, ClaimOutcome, Digest, Expected, FeedNote, KnownRun, Lease, Lineage, Marker, RunId, RunRecord,
-    RunState, RunStore, SourceHash,
+    RunStore, SourceHash,
 };
 
 /// Claims that it likes to be handed at once.
@@ -29,26 +29,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    fn lease(&self, run: &RunId) -> Lease {
-        match self.leases.get(run) {
-            None => Lease::Unknown,
-            Some(end) if *end > self.now => Lease::Running { left: *end - self.now },
-            Some(_) => Lease::Over,
-        }
-    }
-
     fn known(&self, record: &RunRecord) -> KnownRun {
-        KnownRun { record: record.clone(), lease: self.lease(&record.run) }
-    }
-
-    fn is_as(&self, run: &RunId, expected: Option<Expected>) -> bool {
-        match (self.runs.get(run), expected) {
-            (None, None) => true,
-            (Some(stored), Some(Expected { state, epoch, lease_over })) => {
-                stored.state == state && stored.epoch == epoch && (!lease_over || self.lease(run) == Lease::Over)
-            }
-            (None, Some(_)) | (Some(_), None) => false,
-        }
+        let lease = Lease::ending_at(self.leases.get(&record.run).copied(), self.now);
+        KnownRun { record: record.clone(), lease }
     }
 
     fn free(&mut self, mut is_to_go: impl FnMut(&SourceHash, &Marker) -> bool) -> u64 {
@@ -132,8 +115,9 @@ impl RunStore for Memory {
         record: &RunRecord,
         lease: Option<Duration>,
     ) -> Result<bool, Infallible> {
-        if self.runs.get(&record.run) != Some(record) {
-            if !self.is_as(&record.run, expected) {
+        let known = self.runs.get(&record.run).map(|stored| self.known(stored));
+        if known.as_ref().is_none_or(|known| known.record != *record) {
+            if !Expected::is_met(expected, known.as_ref()) {
                 return Ok(false);
             }
             self.runs.insert(record.run.clone(), record.clone());
@@ -145,10 +129,7 @@ impl RunStore for Memory {
     }
 
     fn renew_lease(&mut self, run: &RunId, epoch: u32, lease: Duration) -> Result<bool, Infallible> {
-        let is_ours = |record: &RunRecord| {
-            record.epoch == epoch && !matches!(record.state, RunState::Fenced | RunState::Reverted)
-        };
-        if !self.runs.get(run).is_some_and(is_ours) {
+        if !self.runs.get(run).is_some_and(|record| record.is_alive_in(epoch)) {
             return Ok(false);
         }
         self.leases.insert(run.clone(), self.now + lease);

@@ -6,7 +6,7 @@ use heed::{RoTxn, RwTxn, WithoutTls};
 
 use super::LmdbStore;
 use super::writer_lock::WriteTxn;
-use crate::domain::{Bid, Digest, Expected, FeedNote, KnownRun, Lease, RunId, RunRecord, RunState};
+use crate::domain::{Bid, Digest, Expected, FeedNote, KnownRun, Lease, RunId, RunRecord};
 use crate::store::StoreError;
 use crate::store::record_wire::{decode_feed_note, decode_run, encode_feed_note, encode_owner, encode_run};
 
@@ -27,7 +27,7 @@ pub(super) fn write_run(
     let mut txn = WriteTxn::begin(&store.env, &store.path)?;
     let known = store.known_run(&txn, &record.run)?;
     if known.as_ref().is_none_or(|known| known.record != *record) {
-        if !is_as(known.as_ref(), expected) {
+        if !Expected::is_met(expected, known.as_ref()) {
             return Ok(false);
         }
         let json = encode_run(record);
@@ -42,10 +42,7 @@ pub(super) fn write_run(
 
 pub(super) fn renew_lease(store: &LmdbStore, run: &RunId, epoch: u32, lease: Duration) -> Result<bool, StoreError> {
     let mut txn = WriteTxn::begin(&store.env, &store.path)?;
-    let is_ours = |known: KnownRun| {
-        known.record.epoch == epoch && !matches!(known.record.state, RunState::Fenced | RunState::Reverted)
-    };
-    if !store.known_run(&txn, run)?.is_some_and(is_ours) {
+    if !store.known_run(&txn, run)?.is_some_and(|known| known.record.is_alive_in(epoch)) {
         return Ok(false);
     }
     store.put_lease(&mut txn, run, lease)?;
@@ -109,12 +106,8 @@ impl LmdbStore {
 
     fn lease(&self, txn: &RoTxn<'_, WithoutTls>, run: &RunId) -> Result<Lease, StoreError> {
         let end = self.records.get(txn, &lease_key(run)).map_err(|e| self.told(e))?;
-        // An end that cannot be read is unknown, and never over.
-        let Some(end) = end.and_then(|millis| millis.parse().ok()).map(Duration::from_millis) else {
-            return Ok(Lease::Unknown);
-        };
-        let left = end.saturating_sub(since_epoch());
-        Ok(if left.is_zero() { Lease::Over } else { Lease::Running { left } })
+        let end = end.and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
+        Ok(Lease::ending_at(end, since_epoch()))
     }
 
     fn put_lease(&self, txn: &mut RwTxn<'_>, run: &RunId, lease: Duration) -> Result<(), StoreError> {
@@ -129,17 +122,6 @@ fn run_key(run: &RunId) -> String {
 
 fn lease_key(run: &RunId) -> String {
     format!("lease:{run}")
-}
-
-/// Whether a run stands as `expected`.
-fn is_as(known: Option<&KnownRun>, expected: Option<Expected>) -> bool {
-    match (known, expected) {
-        (None, None) => true,
-        (Some(KnownRun { record, lease }), Some(Expected { state, epoch, lease_over })) => {
-            record.state == state && record.epoch == epoch && (!lease_over || *lease == Lease::Over)
-        }
-        (None, Some(_)) | (Some(_), None) => false,
-    }
 }
 
 /// This machine's clock, which all users of the store share. Leases alone go by it.

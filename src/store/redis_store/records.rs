@@ -69,13 +69,8 @@ fn known_run(server: &Server, run: &RunId, (json, lease): Fields, time: Time) ->
         return Err(corrupt(server, &key, &format!("it is of run `{}`", record.run)));
     }
     let now = Duration::from_secs(time.0) + Duration::from_micros(time.1);
-    // An end that cannot be read is unknown, and never over.
     let end = lease.and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
-    let lease = match end.map(|end| end.saturating_sub(now)) {
-        None => Lease::Unknown,
-        Some(Duration::ZERO) => Lease::Over,
-        Some(left) => Lease::Running { left },
-    };
+    let lease = Lease::ending_at(end, now);
     Ok(Some(KnownRun { record, lease }))
 }
 

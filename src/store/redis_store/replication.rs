@@ -55,12 +55,13 @@ pub(super) fn confirm(server: &mut Server, replicas: &Replicas) -> Result<(), St
 /// first replica that joins, which costs a run another pass and nothing else.
 pub(super) fn lineage(server: &mut Server) -> Result<Lineage, StoreError> {
     let mut texts = Vec::new();
-    for (section, field) in
-        [("server", "run_id:"), ("replication", "master_replid:"), ("replication", "second_repl_offset:")]
+    for (section, fields) in [("server", &["run_id:"][..]), ("replication", &["master_replid:", "second_repl_offset:"])]
     {
         let info: String = server.operate(|control| cmd("INFO").arg(section).query(control))?;
-        let text = info.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
-        texts.push(text.trim_end().to_owned());
+        for field in fields {
+            let text = info.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+            texts.push(text.trim_end().to_owned());
+        }
     }
     Ok(Lineage(texts.join("/")))
 }
