@@ -15,7 +15,7 @@ use feeddedup::domain::{Claim, Decision, Digest, PostedDay, RunId, RunRecord, Ru
 use feeddedup::run::RunPlan;
 
 use super::flaw::Flaw;
-use super::replay::{Answer, Call, FeedRecord, Halt, Job, Next, next};
+use super::replay::{Answer, Call, FeedRecord, Halt, Job, Next, next, run_to_end};
 use super::world::{Caller, World};
 
 /// States that the search must go through at least, all scenarios together.
@@ -197,7 +197,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let story = Some(Arc::new((what, Chapter(story.clone()))));
-        if let Some(what) = wrong_in(&state.world, state.is_reverting) {
+        if let Some(what) = state.world.wrong_with(&record(), state.is_reverting) {
             return Err(Violation { what, story: told(&story) });
         }
         self.queue.push_back((state, story));
@@ -271,8 +271,7 @@ impl<'a> Search<'a> {
         match next(job, &answers) {
             Next::Call(call) => state.processes.push(Process { command, host, answers, call, last }),
             Next::TakenBack(dependents) => {
-                let run = &self.scenario.commands[command].run;
-                state.world.released.extend(dependents.into_iter().map(|released| (released, run.clone())));
+                state.world.hand_out(&self.scenario.commands[command].run, &dependents);
                 state.is_reverting = false;
             }
             Next::Halted(_) if matches!(job, Job::Revert(_)) => {
@@ -287,13 +286,7 @@ impl<'a> Search<'a> {
     fn perform(&self, world: &mut World, call: &Call, command: usize, host: usize, last: Option<&Call>) -> Answer {
         let run = &self.scenario.commands[command].run;
         let folder = format!("{run} on {}", HOSTS[host]);
-        let answer = world.perform(call, &Caller { run, folder: &folder, last, outputs: 1 }, self.flaw);
-        if let (Call::WriteRun(_, record, _), Answer::Flag(true)) = (call, &answer)
-            && record.state == RunState::Reverted
-        {
-            world.reverted.insert(record.run.clone());
-        }
-        answer
+        world.perform(call, &Caller { run, folder: &folder, last, outputs: 1 }, self.flaw)
     }
 
     fn step(&mut self, state: &State, story: &Story, index: usize) -> Result<(), Violation> {
@@ -381,12 +374,10 @@ impl<'a> Search<'a> {
                 if is_revert && !is_reverting {
                     continue;
                 }
-                let ended = self.run_in_peace(&mut world, command).map_err(violation)?;
-                match ended {
+                match self.run_in_peace(&mut world, command) {
                     Next::Published(record) => open |= record.counts[Decision::Held.index()] > 0,
                     Next::TakenBack(dependents) => {
-                        let run = &self.scenario.commands[command].run;
-                        world.released.extend(dependents.into_iter().map(|released| (released, run.clone())));
+                        world.hand_out(&self.scenario.commands[command].run, &dependents);
                         is_reverting = false;
                         // What it had is free: the commands before it are repeated.
                         open = true;
@@ -397,7 +388,7 @@ impl<'a> Search<'a> {
                     Next::Call(_) => unreachable!("a process in peace comes to its end"),
                 }
             }
-            if let Some(what) = wrong_in(&world, is_reverting) {
+            if let Some(what) = world.wrong_with(&record(), is_reverting) {
                 return Err(violation(format!("{what}, when all commands are repeated")));
             }
             if !open {
@@ -413,28 +404,17 @@ impl<'a> Search<'a> {
     }
 
     /// Runs a command to its end, on the host where it can go on.
-    fn run_in_peace(&self, world: &mut World, command: usize) -> Result<Next, String> {
+    fn run_in_peace(&self, world: &mut World, command: usize) -> Next {
         let mut ended = Next::Halted(Halt::Failed);
         for host in 0..HOSTS.len() {
-            let runs: Vec<RunId> = world.runs().runs.keys().cloned().collect();
-            runs.iter().for_each(|run| world.expire(run));
-            let (mut answers, mut last) = (Vec::new(), None);
-            ended = loop {
-                match next(&self.scenario.commands[command].job_on[host], &answers) {
-                    Next::Call(call) => {
-                        answers.push(self.perform(world, &call, command, host, last.as_deref()));
-                        last = Some(call);
-                    }
-                    ended => break ended,
-                }
-            };
-            let is_elsewhere =
-                matches!(&ended, Next::Halted(Halt::Protocol(why)) if why.contains("PublishingElsewhere"));
-            if !is_elsewhere {
+            world.expire_all();
+            let job = &self.scenario.commands[command].job_on[host];
+            ended = run_to_end(job, |call, last| self.perform(world, call, command, host, last));
+            if !ended.is_elsewhere() {
                 break;
             }
         }
-        Ok(ended)
+        ended
     }
 
     fn name(&self, command: usize, host: usize) -> String {
@@ -449,19 +429,6 @@ impl<'a> Search<'a> {
 /// Whether a call changes the store, so that it matters when it arrives.
 fn may_come_again(call: &Call) -> bool {
     matches!(call, Call::Claim(..) | Call::Adopt(_) | Call::WriteRun(..) | Call::Release(..) | Call::ReleaseRun(_))
-}
-
-/// What must never be: the record in two outputs, or nowhere although an output says that it is somewhere.
-fn wrong_in(world: &World, is_reverting: bool) -> Option<String> {
-    let accepted = world.accepted(&record());
-    if accepted.len() > 1 {
-        return Some(format!("accepted twice: {accepted:?}"));
-    }
-    let suppressed = world.suppressed(&record());
-    match accepted.is_empty() && !suppressed.is_empty() && !is_reverting {
-        true => Some(format!("lost: suppressed and accepted nowhere: {suppressed:?}")),
-        false => None,
-    }
 }
 
 fn told_call(call: &Call) -> String {

@@ -148,6 +148,27 @@ pub(crate) fn next(job: &Job, answers: &[Answer]) -> Next {
     }
 }
 
+/// Runs `job` to its end, its calls answered by `answer`, which is told the call before as well.
+pub(crate) fn run_to_end(job: &Job, mut answer: impl FnMut(&Call, Option<&Call>) -> Answer) -> Next {
+    let (mut answers, mut last) = (Vec::new(), None);
+    loop {
+        match next(job, &answers) {
+            Next::Call(call) => {
+                answers.push(answer(&call, last.as_deref()));
+                last = Some(call);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+impl Next {
+    /// Whether the job can go on on another host only.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::Halted(Halt::Protocol(why)) if why.contains("PublishingElsewhere"))
+    }
+}
+
 /// Tells the engine what it was told before, and keeps the first call that is new.
 struct Port<'a> {
     answers: &'a [Answer],

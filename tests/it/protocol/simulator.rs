@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use feeddedup::domain::{Claim, Decision, Digest, Marker, PostedDay, RunId, RunState, SourceHash};
+use feeddedup::domain::{Claim, Decision, Digest, Marker, PostedDay, RunId, SourceHash};
 use feeddedup::run::RunPlan;
 
 use super::flaw::Flaw;
-use super::replay::{Answer, Call, FeedRecord, Halt, Job, Next, next};
+use super::replay::{Answer, Call, FeedRecord, Halt, Job, Next, next, run_to_end};
 use super::world::{Caller, World};
 
 const SEEDS: u64 = 10_000;
@@ -225,8 +225,7 @@ impl Simulation {
         let Command::Revert { run } = &self.commands[command] else { return };
         match ended {
             Next::TakenBack(dependents) => {
-                let released = dependents.iter().map(|released| (released.clone(), run.clone()));
-                self.world.released.extend(released);
+                self.world.hand_out(run, dependents);
                 self.reverting.remove(run);
             }
             Next::Halted(_) if !self.world.reverted.contains(run) => {
@@ -242,13 +241,7 @@ impl Simulation {
             return Answer::Failed;
         }
         let caller = Caller { run, folder: HOSTS[host], last, outputs: OUTPUTS };
-        let answer = self.world.perform(call, &caller, self.flaw);
-        if let (Call::WriteRun(_, record, _), Answer::Flag(true)) = (call, &answer)
-            && record.state == RunState::Reverted
-        {
-            self.world.reverted.insert(record.run.clone());
-        }
-        answer
+        self.world.perform(call, &caller, self.flaw)
     }
 
     fn step(&mut self) {
@@ -383,13 +376,8 @@ impl Simulation {
     /// What must never be: a record in two outputs, or nowhere although an output says that it is somewhere.
     fn check(&self) -> Result<(), String> {
         for hash in &self.hashes {
-            let accepted = self.world.accepted(hash);
-            if accepted.len() > 1 {
-                return Err(format!("{hash} is accepted twice: {accepted:?}"));
-            }
-            let suppressed = self.world.suppressed(hash);
-            if accepted.is_empty() && !suppressed.is_empty() && self.reverting.is_empty() {
-                return Err(format!("{hash} is lost: suppressed in {suppressed:?}"));
+            if let Some(what) = self.world.wrong_with(hash, !self.reverting.is_empty()) {
+                return Err(format!("{hash}: {what}"));
             }
         }
         Ok(())
@@ -452,23 +440,13 @@ impl Simulation {
     fn run_in_peace(&mut self, command: usize) -> Next {
         let mut ended = Next::Halted(Halt::Failed);
         for (host, name) in HOSTS.iter().enumerate() {
-            let runs: Vec<RunId> = self.world.runs().runs.keys().cloned().collect();
-            runs.iter().for_each(|run| self.world.expire(run));
+            self.world.expire_all();
             let job = self.job(command, host, false);
-            let (mut answers, mut last) = (Vec::new(), None);
-            ended = loop {
-                match next(&job, &answers) {
-                    Next::Call(call) => {
-                        self.tell(|| format!("command {command} on {}: {call:?}", name).chars().take(300).collect());
-                        answers.push(self.perform(&call, command, host, last.as_deref(), self.evictions));
-                        last = Some(call);
-                    }
-                    ended => break ended,
-                }
-            };
-            let is_elsewhere =
-                matches!(&ended, Next::Halted(Halt::Protocol(why)) if why.contains("PublishingElsewhere"));
-            if !is_elsewhere {
+            ended = run_to_end(&job, |call, last| {
+                self.tell(|| format!("command {command} on {name}: {call:?}").chars().take(300).collect());
+                self.perform(call, command, host, last, self.evictions)
+            });
+            if !ended.is_elsewhere() {
                 break;
             }
         }

@@ -75,6 +75,31 @@ impl World {
         self.runs().runs.get(run).map(|record| (record.state, record.epoch))
     }
 
+    /// Ends the lease of every run.
+    pub(crate) fn expire_all(&mut self) {
+        let runs: Vec<RunId> = self.runs().runs.keys().cloned().collect();
+        runs.iter().for_each(|run| self.expire(run));
+    }
+
+    /// Hands out again what `dependents` had suppressed because of `run`, which is taken back.
+    pub(crate) fn hand_out(&mut self, run: &RunId, dependents: &[RunId]) {
+        self.released.extend(dependents.iter().map(|released| (released.clone(), run.clone())));
+    }
+
+    /// What must never be of `hash`: two outputs that hold it, or none although one says that another does. While a run
+    /// is being taken back its records are nowhere.
+    pub(crate) fn wrong_with(&self, hash: &SourceHash, is_reverting: bool) -> Option<String> {
+        let accepted = self.accepted(hash);
+        if accepted.len() > 1 {
+            return Some(format!("accepted twice: {accepted:?}"));
+        }
+        let suppressed = self.suppressed(hash);
+        match accepted.is_empty() && !suppressed.is_empty() && !is_reverting {
+            true => Some(format!("lost: suppressed and accepted nowhere: {suppressed:?}")),
+            false => None,
+        }
+    }
+
     /// Ends the lease of `run`.
     pub(crate) fn expire(&mut self, run: &RunId) {
         let shard = self.shards.last_mut().expect("there is a shard");
@@ -118,7 +143,7 @@ impl World {
     }
 
     /// Runs that count and published `hash` as suppressed, unless it was handed out again.
-    pub(crate) fn suppressed(&self, hash: &SourceHash) -> Vec<(&Place, u32)> {
+    fn suppressed(&self, hash: &SourceHash) -> Vec<(&Place, u32)> {
         let is_handed_out = |run: &RunId| self.released.iter().any(|(released, _)| released == run);
         self.decided_as(hash, Decision::Suppressed).into_iter().filter(|((_, run, _), _)| !is_handed_out(run)).collect()
     }
@@ -134,13 +159,15 @@ impl World {
 
     /// Carries out `call`, as a program with `flaw` does, and answers it.
     pub(crate) fn perform(&mut self, call: &Call, caller: &Caller<'_>, flaw: Option<Flaw>) -> Answer {
-        match self.with_flaw(call, caller, flaw) {
-            Some(answer) => answer,
-            None => self
-                .perform_on_store(call)
-                .or_else(|| self.perform_on_files(call, caller))
-                .expect("every call is known"),
+        let answer = self.with_flaw(call, caller, flaw);
+        let answer = answer.or_else(|| self.perform_on_store(call)).or_else(|| self.perform_on_files(call, caller));
+        let answer = answer.expect("every call is known");
+        if let (Call::WriteRun(_, record, _), Answer::Flag(true)) = (call, &answer)
+            && record.state == RunState::Reverted
+        {
+            self.reverted.insert(record.run.clone());
         }
+        answer
     }
 
     /// The answer where `flaw` changes it.
