@@ -2,8 +2,9 @@
 
 use super::failure::Failure;
 use super::settings::Settings;
+use super::taking_back_failure::unknown;
 use super::terminal::Terminal;
-use crate::domain::Interrupt;
+use crate::domain::{Interrupt, RunId};
 use crate::store::{self, Access, Store, StoreConfig, StoreError};
 
 /// A store that is open.
@@ -41,9 +42,13 @@ impl<'a> UsedStore<'a> {
     }
 
     /// Makes the store older and remembers its age: an older copy of it must not pass for it.
-    pub(super) fn advance_age(&mut self) -> Result<(), Failure> {
-        let age = self.store.advance_age()?;
-        self.remember(age)
+    ///
+    /// What the command did stands, whether this is remembered or not: a failure here must not say otherwise.
+    pub(super) fn advance_age(&mut self, terminal: &Terminal) {
+        let age = self.store.advance_age().map_err(Failure::from);
+        if let Err(failure) = age.and_then(|age| self.remember(age)) {
+            terminal.warn(&format!("the age of the store was not remembered: {}", failure.error));
+        }
     }
 
     /// Remembers that the store was this old when it was used; who only looks remembers nothing.
@@ -55,6 +60,20 @@ impl<'a> UsedStore<'a> {
             }
             (Some(_) | None, Access::Read) | (None, Access::Write { .. }) => Ok(()),
         }
+    }
+}
+
+/// Opens the store for what is to be done with `run`, which a store that does not exist does not know.
+pub(super) fn open_for_run<'a>(
+    settings: &'a Settings,
+    access: Access,
+    terminal: &Terminal,
+    run: &RunId,
+) -> anyhow::Result<UsedStore<'a>> {
+    // Nothing waits for a signal: killed at any instruction and repeated, such a command comes to the same end.
+    match UsedStore::open(settings, access, terminal, &Interrupt::default()) {
+        Err(error) if matches!(error.downcast_ref(), Some(StoreError::Missing { .. })) => Err(unknown(run).into()),
+        opened => opened.map_err(|error| opening_failure(error).into()),
     }
 }
 

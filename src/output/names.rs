@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::OutputError;
-use crate::domain::{Decision, RunId};
+use crate::domain::{Decision, RunId, RunRecord};
 
 /// Most runs that share a name in one folder.
 pub(super) const NUMBER_MAX: u32 = 100_000;
@@ -27,6 +27,11 @@ impl OutputNames {
             }
         }
         Err(OutputError::Occupied { path: folder.join(stem) })
+    }
+
+    /// The names of the run of `record`, whose files of records have this extension.
+    pub fn of_run(record: &RunRecord, extension: &str) -> Self {
+        Self { folder: PathBuf::from(&record.folder), stem: record.stem.clone(), extension: extension.to_owned() }
     }
 
     /// Whether the names are `stem` itself or `stem` with a number.

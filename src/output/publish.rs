@@ -30,14 +30,19 @@ pub fn is_standing(names: &OutputNames, output: &OutputRecord) -> Result<bool, O
 /// Gives `output` its name. May be repeated after a crash.
 pub fn publish(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) -> Result<(), OutputError> {
     let target = names.folder.join(&output.name);
-    let temporary = attempt.temporary_of(&target);
-    match rename_without_replacing(&temporary, &target) {
-        // Linked by an attempt that died before it unlinked.
-        Err(OutputError::Occupied { .. }) if is_published(&target, output)? => {
-            remove(&temporary);
-            Ok(())
+    place(&attempt.temporary_of(&target), &target, output).map(|_| ())
+}
+
+/// Gives `temporary`, which holds `output`, the name `target`, unless `output` stands there; says whether it did.
+fn place(temporary: &Path, target: &Path, output: &OutputRecord) -> Result<bool, OutputError> {
+    match rename_without_replacing(temporary, target) {
+        Ok(()) => Ok(false),
+        // Left by an attempt that died behind its rename, or between its link and its unlink.
+        Err(OutputError::Occupied { .. }) if is_published(target, output)? => {
+            remove(temporary);
+            Ok(true)
         }
-        renamed => renamed,
+        Err(error) => Err(error),
     }
 }
 
@@ -51,16 +56,10 @@ pub fn publish_released(
     let temporary = attempt.temporary_of(&names.released(1));
     for number in 1..=NUMBER_MAX {
         let target = names.released(number);
-        match rename_without_replacing(&temporary, &target) {
-            Ok(()) => {
+        match place(&temporary, &target, output) {
+            Ok(was_there) => {
                 sync_folder(&names.folder)?;
-                return Ok((target, false));
-            }
-            // A process that died after its rename left it: repeated, the same bytes must not come twice.
-            Err(OutputError::Occupied { .. }) if is_published(&target, output)? => {
-                remove(&temporary);
-                sync_folder(&names.folder)?;
-                return Ok((target, true));
+                return Ok((target, was_there));
             }
             Err(OutputError::Occupied { .. }) => {}
             Err(error) => return Err(error),

@@ -1,7 +1,6 @@
 //! A feed on this machine as the run protocol's work: what is read, written, renamed and noted.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -83,11 +82,7 @@ impl<'a> FeedWork<'a> {
     }
 
     fn names_of(&self, record: &RunRecord) -> OutputNames {
-        OutputNames {
-            folder: PathBuf::from(&record.folder),
-            stem: record.stem.clone(),
-            extension: self.facts.extension.clone(),
-        }
+        OutputNames::of_run(record, &self.facts.extension)
     }
 
     fn keep_lease(&mut self, record: &RunRecord) {

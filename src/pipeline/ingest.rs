@@ -9,7 +9,7 @@ use super::request::{IngestRequest, Progress};
 use super::writers::RejectNote;
 use crate::domain::{Decision, Digest, RunCounts, RunId, RunRecord};
 use crate::output::OutputNames;
-use crate::run::{FeedLock, RunPlan, execute, now_text};
+use crate::run::{RunPlan, execute, now_text};
 use crate::store::Store;
 
 /// A published run, as the operator is told of it.
@@ -49,8 +49,7 @@ pub fn ingest(
     // A feed that cannot be read leaves no trace: no lock, no run, no file.
     let (format, reader) = request.feed.reader(&request.profile)?;
     let snapshot = request.feed.snapshot(&request.interrupt)?;
-    let holder = format!("process {} on {} since {started_at}", request.worker.pid, request.worker.host);
-    let lock = FeedLock::take(&request.lock_folder, &snapshot.digest, &holder)?;
+    let lock = request.worker.lock(&request.lock_folder, &snapshot.digest, &started_at)?;
     let plan = plan(request, snapshot.digest, lock.id().to_owned());
     let extension = request.feed.extension.clone().unwrap_or_else(|| format.name().to_owned());
     let facts = RunFacts { snapshot, started, started_at, extension };

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::feed_work::attempt_of;
-use super::taking_back::{TakeBackRequest, journal_of};
-use crate::domain::{Decision, OutputRecord, RunId, RunRecord};
+use super::taking_back::{TakeBackRequest, journal_of, note};
+use crate::domain::{Decision, RunId, RunRecord};
 use crate::input::{FeedBlock, InputError, LineContent, open_feed};
 use crate::output::{HashedFile, OutputError, OutputNames, is_standing, publish_released, remove_unreleased};
 
@@ -182,16 +182,12 @@ fn source_of<'a>(request: &TakeBackRequest, record: &'a RunRecord) -> Result<Sou
 fn names_of(record: &RunRecord) -> OutputNames {
     let start = format!("{}.{}.", record.stem, Decision::Suppressed.file_kind());
     let extension = record.outputs.iter().find_map(|output| output.name.strip_prefix(&start));
-    OutputNames {
-        folder: PathBuf::from(&record.folder),
-        stem: record.stem.clone(),
-        extension: extension.unwrap_or_default().to_owned(),
-    }
+    OutputNames::of_run(record, extension.unwrap_or_default())
 }
 
 /// What the journal of `record` says of records that were handed out because `reverted` was taken back.
 fn noted(reverted: &RunRecord, record: &RunRecord) -> Option<Released> {
-    let line = journal_of(record).ok()??.last(RELEASED, "reverted", reverted.run.as_str()).ok()??;
+    let line = journal_of(record).ok()??.last(RELEASED, "reverted", &json!(reverted.run.as_str())).ok()??;
     Some(Released {
         run: record.run.clone(),
         path: PathBuf::from(line["file"].as_str()?),
@@ -221,7 +217,14 @@ fn cut(request: &TakeBackRequest, reverted: &RunRecord, source: &Source<'_>) -> 
         }
     };
     let (path, was_there) = publish_released(&names, &attempt, &output)?;
-    let is_noted = note(request, reverted, source.record, &path, records, &output);
+    let fields = json!({
+        "reverted": reverted.run.as_str(),
+        "file": path.display().to_string(),
+        "records": records,
+        "bytes": output.bytes,
+        "sha256": output.sha256.to_string(),
+    });
+    let is_noted = note(&request.worker, source.record, RELEASED, fields);
     Ok(Some(Released { run: source.record.run.clone(), path, records, was_there, is_noted }))
 }
 
@@ -257,29 +260,6 @@ fn copy_suppressed(
         }
     }
     if audit.next()?.is_some() { Err(uneven()) } else { Ok(records) }
-}
-
-/// Tells the journal of `record` what was handed out; says whether it could be told.
-fn note(
-    request: &TakeBackRequest,
-    reverted: &RunRecord,
-    record: &RunRecord,
-    path: &Path,
-    records: u64,
-    output: &OutputRecord,
-) -> bool {
-    let fields = json!({
-        "reverted": reverted.run.as_str(),
-        "file": path.display().to_string(),
-        "records": records,
-        "bytes": output.bytes,
-        "sha256": output.sha256.to_string(),
-        "host": request.worker.host,
-        "user": request.worker.user,
-        "pid": request.worker.pid,
-    });
-    let journal = journal_of(record).ok().flatten();
-    journal.is_some_and(|mut journal| journal.append(RELEASED, fields).is_ok())
 }
 
 /// The lines of an audit log that tell of suppressed records.

@@ -1,14 +1,14 @@
 //! What is to be done with one feed, all settings resolved.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::IngestError;
 use super::feed_file::FeedFile;
-use crate::domain::{Interrupt, RunId};
+use crate::domain::{Digest, Interrupt, RunId};
 use crate::input::Profile;
-use crate::run::Gates;
+use crate::run::{FeedLock, FeedLockError, Gates};
 
 /// Who does the work.
 #[derive(Debug, Clone)]
@@ -16,6 +16,13 @@ pub struct Worker {
     pub host: String,
     pub user: String,
     pub pid: u32,
+}
+
+impl Worker {
+    /// Takes the lock on the feed of digest `feed` in `folder`, in the name of this worker, at work `since` then.
+    pub(super) fn lock(&self, folder: &Path, feed: &Digest, since: &str) -> Result<FeedLock, FeedLockError> {
+        FeedLock::take(folder, feed, &format!("process {} on {} since {since}", self.pid, self.host))
+    }
 }
 
 /// One feed to ingest.

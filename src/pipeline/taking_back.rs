@@ -1,6 +1,6 @@
 //! Taking runs back, and resolving those whose host is gone: the rules of runs joined with files and journals.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -108,8 +108,9 @@ pub fn revert(request: &TakeBackRequest, store: &mut dyn Store) -> Result<TakeBa
             Err(error) => late_failure = Some(error),
         }
     }
-    let fields = reverted_fields(request, &taken, &released);
-    let is_noted = note(&taken.record, "run.reverted", fields);
+    let files: Vec<_> = released.iter().map(|released| released.path.display().to_string()).collect();
+    let fields = json!({ "was_reverted": taken.was_reverted, "claims": taken.freed, "released": files });
+    let is_noted = note(&request.worker, &taken.record, "run.reverted", fields);
     Ok(TakeBackReport { taken, released, is_noted, late_failure })
 }
 
@@ -127,44 +128,26 @@ pub fn resolve(request: &ResolveRequest, store: &mut dyn Store) -> Result<TakeBa
     // Beside the lease, which a worker that was stopped and goes on does not have.
     let _lock = lock(&request.lock_folder, &record, &request.worker)?;
     let taken = run::resolve(store, &request.run, request.resolution)?;
-    let fields = json!({
-        "state": taken.record.state.name(),
-        "claims": taken.freed,
-        "host": request.worker.host,
-        "user": request.worker.user,
-        "pid": request.worker.pid,
-    });
-    let is_noted = note(&taken.record, "run.resolved", fields);
+    let fields = json!({ "state": taken.record.state.name(), "claims": taken.freed });
+    let is_noted = note(&request.worker, &taken.record, "run.resolved", fields);
     Ok(TakeBackReport { taken, released: Vec::new(), is_noted, late_failure: None })
 }
 
 /// Keeps others of this machine from the run's feed.
-fn lock(folder: &std::path::Path, record: &RunRecord, worker: &Worker) -> Result<FeedLock, TakeBackError> {
-    let holder = format!("process {} on {} since {}", worker.pid, worker.host, now_text());
-    FeedLock::take(folder, &record.feed_digest, &holder).map_err(TakeBackError::Lock)
+fn lock(folder: &Path, record: &RunRecord, worker: &Worker) -> Result<FeedLock, TakeBackError> {
+    worker.lock(folder, &record.feed_digest, &now_text()).map_err(TakeBackError::Lock)
 }
 
-fn reverted_fields(request: &TakeBackRequest, taken: &TakenBack, released: &[Released]) -> Value {
-    let files: Vec<_> = released.iter().map(|released| released.path.display().to_string()).collect();
-    json!({
-        "was_reverted": taken.was_reverted,
-        "claims": taken.freed,
-        "released": files,
-        "host": request.worker.host,
-        "user": request.worker.user,
-        "pid": request.worker.pid,
-    })
-}
-
-/// Tells the run's journal; says whether it could be told.
-fn note(record: &RunRecord, event: &str, fields: Value) -> bool {
+/// Tells the journal of `record` what `worker` did, `fields` and who it is; says whether it could be told.
+pub(super) fn note(worker: &Worker, record: &RunRecord, event: &str, mut fields: Value) -> bool {
+    fields["host"] = json!(worker.host);
+    fields["user"] = json!(worker.user);
+    fields["pid"] = json!(worker.pid);
     let journal = journal_of(record).ok().flatten();
     journal.is_some_and(|mut journal| journal.append(event, fields).is_ok())
 }
 
 /// The journal of `record`, if it is within reach: another machine may have a folder of the same name.
 pub(super) fn journal_of(record: &RunRecord) -> Result<Option<Journal>, JournalError> {
-    let folder = PathBuf::from(&record.folder);
-    let names = OutputNames { folder, stem: record.stem.clone(), extension: String::new() };
-    Journal::open_existing(&names.journal(), &record.run)
+    Journal::open_existing(&OutputNames::of_run(record, "").journal(), &record.run)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::{
-    Canonicalizer, Claim, Digest, Lease, Lineage, Marker, Owner, RawRecord, RunId, RunRecord, RunState, RunStore,
+    Canonicalizer, Claim, Digest, Lease, Marker, Owner, RawRecord, RunId, RunRecord, RunState, RunStore,
 };
 use crate::run::{Resolution, TakeBackStop, dependents_of, resolve, revert};
 use crate::store::Memory;
@@ -17,24 +17,10 @@ fn id(run: &str) -> RunId {
 /// A run in `state` that suppressed records because of each of `against`.
 fn record(run: &str, state: RunState, against: &[&str]) -> RunRecord {
     RunRecord {
-        run: id(run),
-        state,
         epoch: 2,
-        pass: 1,
         feed_digest: Digest::of(run.as_bytes()),
-        feed_name: format!("{run}.csv"),
-        meaning: Digest::of(b""),
-        opened_at: String::new(),
-        host: "db1".into(),
-        pid: 1,
-        lock: "1:2".into(),
-        lineage: Lineage::default(),
-        folder: "/out".into(),
-        stem: run.into(),
         suppressed_against: against.iter().map(|run| id(run)).collect(),
-        counts: [0; 6],
-        outputs: Vec::new(),
-        audit_chain: None,
+        ..RunRecord::sample(run, state)
     }
 }
 

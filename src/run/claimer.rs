@@ -181,11 +181,15 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
                     continue;
                 }
             } else {
+                // A replay finds a million markers of one owner, one after another.
                 let judgement = match &last_foreign {
                     Some((last, judgement)) if Arc::ptr_eq(last, owner) => *judgement,
-                    Some(_) | None => judge(owner.epoch, self.views.view(&owner.run).as_deref()),
+                    Some(_) | None => {
+                        let judgement = judge(owner.epoch, self.views.view(&owner.run).as_deref());
+                        last_foreign = Some((Arc::clone(owner), judgement));
+                        judgement
+                    }
                 };
-                last_foreign = Some((Arc::clone(owner), judgement));
                 match judgement {
                     Judgement::Suppress | Judgement::Hold => continue,
                     Judgement::TakeOver => {}

@@ -54,14 +54,7 @@ impl Journal {
 
     /// Whether the journal has a line of `event` whose `field` is `number`.
     pub fn holds(&self, event: &str, field: &str, number: u32) -> Result<bool, JournalError> {
-        let fail = |source| JournalError { path: self.path.clone(), source };
-        for line in BufReader::new(File::open(&self.path).map_err(fail)?).lines() {
-            let line: Option<Value> = serde_json::from_str(&line.map_err(fail)?).ok();
-            if line.is_some_and(|line| line["event"] == event && line[field] == number) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(self.last(event, field, &json!(number))?.is_some())
     }
 
     /// Opens the journal of `run` at `path` if it is there; one that was taken away is not begun anew.
@@ -72,13 +65,13 @@ impl Journal {
         }
     }
 
-    /// The last line of `event` whose `field` is `text`.
-    pub fn last(&self, event: &str, field: &str, text: &str) -> Result<Option<Value>, JournalError> {
+    /// The last line of `event` whose `field` is `value`.
+    pub fn last(&self, event: &str, field: &str, value: &Value) -> Result<Option<Value>, JournalError> {
         let fail = |source| JournalError { path: self.path.clone(), source };
         let mut last = None;
         for line in BufReader::new(File::open(&self.path).map_err(fail)?).lines() {
             let line: Option<Value> = serde_json::from_str(&line.map_err(fail)?).ok();
-            last = line.filter(|line| line["event"] == event && line[field] == text).or(last);
+            last = line.filter(|line| line["event"] == event && line[field] == *value).or(last);
         }
         Ok(last)
     }

@@ -153,15 +153,7 @@ where
         let mut names = work.names(left.map(|(left, _)| left))?;
         loop {
             let record = first_record(plan, (run.clone(), epoch, pass), names, lineage.clone());
-            // The record stands before the first file and the first claim: whoever finds one of them finds it.
-            if !store.write_run(expected, &record, Some(plan.lease))? {
-                return Err(overtaken(store, run)?);
-            }
-            store.confirm()?;
-            // A server that took over in between need not have the record: nothing may stand that leads to it.
-            if store.lineage()? != lineage {
-                return Err(ProtocolStop::Unsettled { run }.into());
-            }
+            write_opened::<S, W::Error>(store, expected, &record, plan.lease)?;
             if work.begin(&record)? {
                 return Ok(Self { plan, store, work, record });
             }
@@ -316,15 +308,9 @@ where
         }
         let names = Names { folder: left.folder.clone(), stem: left.stem.clone() };
         let lineage = self.store.lineage()?;
-        let record = first_record(self.plan, (run.clone(), left.epoch + 1, left.pass), names, lineage.clone());
+        let record = first_record(self.plan, (run.clone(), left.epoch + 1, left.pass), names, lineage);
         let expected = Expected { state: left.state, epoch: left.epoch, lease_over: false };
-        if !self.store.write_run(Some(expected), &record, Some(self.plan.lease))? {
-            return Err(overtaken(self.store, run)?);
-        }
-        self.store.confirm()?;
-        if self.store.lineage()? != lineage {
-            return Err(self.unsettled());
-        }
+        write_opened::<S, W::Error>(self.store, Some(expected), &record, self.plan.lease)?;
         self.record = record;
         // The names are ours already.
         match self.work.begin(&self.record)? {
@@ -423,6 +409,24 @@ where
     }
 }
 
+/// Writes the record of an attempt that begins, before its first file and its first claim: whoever finds one of them
+/// finds it.
+fn write_opened<S, E>(store: &mut S, expected: Option<Expected>, record: &RunRecord, lease: Duration) -> Result<(), E>
+where
+    S: RunStore + ?Sized,
+    E: From<S::Error> + From<ProtocolStop>,
+{
+    if !store.write_run(expected, record, Some(lease))? {
+        return Err(overtaken(store, record.run.clone())?);
+    }
+    store.confirm()?;
+    // A server that took over in between need not have the record: nothing may stand that leads to it.
+    if store.lineage()? != record.lineage {
+        return Err(ProtocolStop::Unsettled { run: record.run.clone() }.into());
+    }
+    Ok(())
+}
+
 /// The record of an attempt that begins: run, epoch and pass, and where its outputs go.
 fn first_record(
     plan: &RunPlan,
@@ -498,7 +502,7 @@ mod tests {
     #[test]
     fn only_what_changes_a_decision_has_moved() {
         use RunState::{Fenced, Open, Published, Publishing, Reverted, Sealed};
-        let mut record = crate::run::restart::tests::record(Open);
+        let mut record = RunRecord::sample("r-1", Open);
         let mut check = |before: Option<RunState>, now: Option<(RunState, Lease)>| {
             let view = before.map(|state| RunView { state, epoch: 1, feed_name: String::new() });
             let known = now.map(|(state, lease)| {

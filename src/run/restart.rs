@@ -108,36 +108,13 @@ fn running(record: RunRecord, lease: Lease) -> StartRefusal {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::domain::Lineage;
-
-    pub(in crate::run) fn record(state: RunState) -> RunRecord {
-        RunRecord {
-            run: RunId::parse("r-1").unwrap(),
-            state,
-            epoch: 1,
-            pass: 1,
-            feed_digest: Digest::of(b"feed"),
-            feed_name: "july.csv".into(),
-            meaning: Digest::of(b""),
-            opened_at: String::new(),
-            host: "db1".into(),
-            pid: 1,
-            lock: "1:2".into(),
-            lineage: Lineage::default(),
-            folder: "/out".into(),
-            stem: "july".into(),
-            suppressed_against: Vec::new(),
-            counts: [0; 6],
-            outputs: Vec::new(),
-            audit_chain: None,
-        }
-    }
 
     /// What follows from a run in `state` that was left on `db1` in `/out`, seen from `host` with `lock`.
     fn check(state: RunState, lease: Lease, feed: &[u8], meaning: &[u8], host: &str, lock: &str) -> String {
-        let known = Some(KnownRun { record: record(state), lease });
+        let known =
+            Some(KnownRun { record: RunRecord { meaning: Digest::of(b""), ..RunRecord::sample("r-1", state) }, lease });
         let found = Found { run: RunId::parse("r-1").unwrap(), pass: 1, known };
         let (feed, meaning) = (&Digest::of(feed), &Digest::of(meaning));
         match plan_start(found, Place { feed, meaning, host, folder: "/out", lock }) {

@@ -123,10 +123,7 @@ impl<'a> Ingest<'a> {
             self.tell_dry(&request, &report)
         } else {
             let report = pipeline::ingest(&request, &mut *used.store, &bar)?;
-            // The run is published, whether this is remembered or not: a failure here must not say otherwise.
-            if let Err(failure) = used.advance_age() {
-                self.terminal.warn(&format!("the age of the store was not remembered: {}", failure.error));
-            }
+            used.advance_age(self.terminal);
             self.tell(&request, &report)
         }
     }

@@ -9,12 +9,12 @@ use crate::cli::number::counted;
 use crate::cli::settings::Settings;
 use crate::cli::taking_back_failure::{self as told, Deed};
 use crate::cli::terminal::Terminal;
-use crate::cli::used_store::{UsedStore, opening_failure};
+use crate::cli::used_store::open_for_run;
 use crate::cli::worker::worker;
-use crate::domain::{Interrupt, RunRecord};
+use crate::domain::RunRecord;
 use crate::pipeline::{self, ResolveRequest, TakeBackReport};
 use crate::run::Resolution;
-use crate::store::{Access, StoreError};
+use crate::store::Access;
 
 pub(crate) fn run(
     args: &ResolveArgs,
@@ -22,22 +22,13 @@ pub(crate) fn run(
     environment: &Environment,
     terminal: &Terminal,
 ) -> anyhow::Result<ExitCode> {
-    let opened = UsedStore::open(settings, Access::Write { create: false }, terminal, &Interrupt::default());
-    let mut used = match opened {
-        Err(error) if matches!(error.downcast_ref(), Some(StoreError::Missing { .. })) => {
-            return Err(told::unknown(&args.run).into());
-        }
-        opened => opened.map_err(opening_failure)?,
-    };
+    let mut used = open_for_run(settings, Access::Write { create: false }, terminal, &args.run)?;
     let resolution = if args.fate.published { Resolution::Published } else { Resolution::Lost };
     let lock_folder = settings.lock_folder()?;
     let request = ResolveRequest { run: args.run.clone(), resolution, lock_folder, worker: worker(environment) };
     let done = pipeline::resolve(&request, &mut *used.store);
     let TakeBackReport { taken, is_noted, .. } = done.map_err(|error| told::failure(error, Deed::Resolve))?;
-    // The run is resolved, whether this is remembered or not.
-    if let Err(failure) = used.advance_age() {
-        terminal.warn(&format!("the age of the store was not remembered: {}", failure.error));
-    }
+    used.advance_age(terminal);
     let RunRecord { run, state, folder, .. } = &taken.record;
     terminal.note(&match resolution {
         Resolution::Published => format!("run `{run}` counts as published"),

@@ -12,11 +12,11 @@ use crate::cli::small_file::read_text;
 use crate::cli::summary::{counts_in_words, recorded_table};
 use crate::cli::taking_back_failure::{self as told, Deed};
 use crate::cli::terminal::{Terminal, Verbosity};
-use crate::cli::used_store::{UsedStore, opening_failure};
+use crate::cli::used_store::open_for_run;
 use crate::cli::worker::worker;
-use crate::domain::{Decision, Interrupt, RunRecord, RunState};
+use crate::domain::{Decision, RunRecord, RunState};
 use crate::pipeline::{self, Released, TakeBackOutlook, TakeBackReport, TakeBackRequest};
-use crate::store::{Access, StoreError};
+use crate::store::Access;
 
 /// The largest summary, in bytes.
 const SUMMARY_LEN_MAX: u64 = 16 * 1024 * 1024;
@@ -28,14 +28,7 @@ pub(crate) fn run(
     terminal: &Terminal,
 ) -> anyhow::Result<ExitCode> {
     let access = if args.dry_run { Access::Read } else { Access::Write { create: false } };
-    // Nothing waits for a signal: killed at any instruction and repeated, the command comes to the same end.
-    let opened = UsedStore::open(settings, access, terminal, &Interrupt::default());
-    let mut used = match opened {
-        Err(error) if matches!(error.downcast_ref(), Some(StoreError::Missing { .. })) => {
-            return Err(told::unknown(&args.run).into());
-        }
-        opened => opened.map_err(opening_failure)?,
-    };
+    let mut used = open_for_run(settings, access, terminal, &args.run)?;
     if args.dry_run {
         let outlook = pipeline::foresee_revert(&args.run, &mut *used.store);
         let outlook = outlook.map_err(|error| told::failure(error, Deed::Revert))?;
@@ -52,10 +45,7 @@ pub(crate) fn run(
     };
     let done = pipeline::revert(&request, &mut *used.store);
     let report = done.map_err(|error| told::failure(error, Deed::Revert))?;
-    // The run is taken back, whether this is remembered or not.
-    if let Err(failure) = used.advance_age() {
-        terminal.warn(&format!("the age of the store was not remembered: {}", failure.error));
-    }
+    used.advance_age(terminal);
     tell(args, report, terminal)?;
     Ok(ExitCode::Done)
 }
