@@ -105,6 +105,11 @@ fn of_stop(stop: TakeBackStop<StoreError>, deed: Deed) -> Failure {
             Failure::new(ExitCode::TryLater, format!("another worker changed run `{run}` in the meantime"))
                 .hint("repeat the command")
         }
+        TakeBackStop::Unsettled { run } => Failure::new(
+            ExitCode::TryLater,
+            format!("another server took over while the state of run `{run}` was being changed"),
+        )
+        .hint("repeat the command: it may have been done in part, and finds what stands"),
         TakeBackStop::Needed { run, by } => needed(&run, &by),
         TakeBackStop::NeededSoon { run, by } => needed_soon(&run, &by),
     }

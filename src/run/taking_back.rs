@@ -1,7 +1,7 @@
 //! What an operator does with a run: takes it back, or says what became of one whose host is gone.
 
 use super::claimer::fence_if_expired;
-use crate::domain::{Expected, KnownRun, Lease, RunId, RunRecord, RunState, RunStore};
+use crate::domain::{Expected, KnownRun, Lease, Lineage, RunId, RunRecord, RunState, RunStore};
 
 /// The runs that suppressed records because of another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +47,10 @@ pub enum TakeBackStop<E> {
     },
     /// Another worker changed it in the meantime.
     Overtaken {
+        run: RunId,
+    },
+    /// Another server took over in the meantime: it may lack what was read or written before it did.
+    Unsettled {
         run: RunId,
     },
     /// Published runs suppressed records because of it.
@@ -129,6 +133,7 @@ pub fn revert<S: RunStore + ?Sized>(
     run: &RunId,
     release_suppressed: bool,
 ) -> Result<TakenBack, TakeBackStop<S::Error>> {
+    let lineage = store.lineage()?;
     let record = find_revertible(store, run)?;
     let was_reverted = record.state == RunState::Reverted;
     if !was_reverted {
@@ -140,10 +145,11 @@ pub fn revert<S: RunStore + ?Sized>(
             return Err(TakeBackStop::Needed { run: run.clone(), by: published });
         }
     }
-    let record = take_back(store, record, false)?;
+    let record = take_back(store, record, false, &lineage)?;
     let freed = store.release_run(run)?;
     // Once more: a run that wrote down our name before the state changed may not have looked at the state again.
     let dependents = bar_abandoned(store, run)?;
+    settle(store, run, &lineage)?;
     Ok(TakenBack { record, freed, dependents, was_reverted })
 }
 
@@ -153,6 +159,7 @@ pub fn resolve<S: RunStore + ?Sized>(
     run: &RunId,
     resolution: Resolution,
 ) -> Result<TakenBack, TakeBackStop<S::Error>> {
+    let lineage = store.lineage()?;
     let KnownRun { record, lease } = known(store, run)?;
     let was_reverted = record.state == RunState::Reverted;
     let as_wanted = match resolution {
@@ -168,8 +175,12 @@ pub fn resolve<S: RunStore + ?Sized>(
     // A worker may take it up again at any time: then the lease runs, and what was true of it is true no more.
     let lease_over = lease == Lease::Over;
     let (record, freed) = match resolution {
-        Resolution::Published => (change(store, record, RunState::Published, lease_over)?, 0),
-        Resolution::Lost => (take_back(store, record, lease_over)?, store.release_run(run)?),
+        Resolution::Published => {
+            let record = change(store, record, RunState::Published, lease_over)?;
+            settle(store, run, &lineage)?;
+            (record, 0)
+        }
+        Resolution::Lost => (take_back(store, record, lease_over, &lineage)?, store.release_run(run)?),
     };
     Ok(TakenBack { record, freed, dependents: Dependents::default(), was_reverted })
 }
@@ -183,10 +194,21 @@ fn take_back<S: RunStore + ?Sized>(
     store: &mut S,
     record: RunRecord,
     lease_over: bool,
+    lineage: &Lineage,
 ) -> Result<RunRecord, TakeBackStop<S::Error>> {
     let record = change(store, record, RunState::Reverted, lease_over)?;
-    store.confirm()?;
+    settle(store, &record.run, lineage)?;
     Ok(record)
+}
+
+/// Waits until the replicas know all that was written for `run`, in the history `lineage` in which it was read.
+fn settle<S: RunStore + ?Sized>(store: &mut S, run: &RunId, lineage: &Lineage) -> Result<(), TakeBackStop<S::Error>> {
+    store.confirm()?;
+    // A server that took over may lack what was written, and have the run come to life again.
+    match store.lineage()? == *lineage {
+        true => Ok(()),
+        false => Err(TakeBackStop::Unsettled { run: run.clone() }),
+    }
 }
 
 fn change<S: RunStore + ?Sized>(
