@@ -227,7 +227,7 @@ where
             self.work.decide(&self.record, &mut |claims| claimer.claim(claims))?;
             let (views, taken_over) = claimer.finish();
             self.note_takeovers(taken_over)?;
-            self.name_suppressors(&views)?;
+            self.name_suppressors(&views, pass > 1)?;
             let moved = self.moved(&views)?;
             let is_settled = match moved {
                 Moved::Nothing => true,
@@ -251,11 +251,13 @@ where
 
     /// Writes down which published runs records are suppressed against.
     ///
-    /// Before their states are read again: either we see that one was reverted, or whoever reverts it sees our name.
-    fn name_suppressors(&mut self, views: &Views) -> Result<(), W::Error> {
+    /// Before their states are read again: either we see that one was reverted, or whoever reverts it sees our name. A
+    /// server that took over since the pass before may lack what was written then, so it is written `again`.
+    fn name_suppressors(&mut self, views: &Views, again: bool) -> Result<(), W::Error> {
         let published = views.all().filter(|(_, view)| view.is_some_and(|view| view.state == RunState::Published));
         let suppressed_against: Vec<RunId> = published.map(|(run, _)| run.clone()).collect();
-        if suppressed_against == self.record.suppressed_against {
+        let is_known = suppressed_against == self.record.suppressed_against;
+        if is_known && (suppressed_against.is_empty() || !again) {
             return Ok(());
         }
         assert!(may_follow(self.record.state, self.record.state, false), "only an open run names its suppressors");
