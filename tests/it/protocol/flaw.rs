@@ -38,9 +38,20 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    /// Those that the smallest search finds.
-    pub(crate) const OF_MODEL: [Self; 4] =
-        [Self::NoFence, Self::NoSealCheck, Self::SuppressOnOpen, Self::SuppressOnSealed];
+    /// Those that the search finds.
+    pub(crate) const OF_MODEL: [Self; 11] = [
+        Self::NoWaitOnFence,
+        Self::NoWaitOnSeal,
+        Self::NoLineageCheck,
+        Self::NoEpochInMarker,
+        Self::NoFence,
+        Self::NoSealCheck,
+        Self::SuppressOnOpen,
+        Self::SuppressOnSealed,
+        Self::NoReassert,
+        Self::NoPublishingState,
+        Self::ConflictClaimsLeft,
+    ];
 
     /// Those that dice find.
     pub(crate) const OF_SIMULATOR: [Self; 14] = [

@@ -12,5 +12,7 @@
 mod flaw;
 mod model;
 mod replay;
+mod search;
 mod simulator;
+mod table;
 mod world;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use feeddedup::domain::{
     Adoption, Bid, Claim, ClaimOutcome, Decision, Digest, Expected, FeedNote, KnownRun, Lineage, Marker, OutputRecord,
-    RunCounts, RunId, RunRecord, RunStore, decide,
+    RunCounts, RunId, RunRecord, RunState, RunStore, decide,
 };
 use feeddedup::run::{
     ClaimBatch, Completed, Names, ProtocolStop, RunPlan, TakeBackStop, TakeClaims, TakenBack, Work, execute, revert,
@@ -120,9 +120,38 @@ pub(crate) enum Next {
     Halted(Halt),
 }
 
+/// A point from which on a process need not remember how it came there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Milestone {
+    kind: MilestoneKind,
+    /// The run's record.
+    record: RunRecord,
+    /// Attempts that the process began.
+    attempts: u32,
+    /// The history of the store that the process relies on.
+    lineage: Option<Lineage>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum MilestoneKind {
+    /// A pass over the feed begins: which one of the attempt.
+    Pass(u32),
+    Sealed,
+    /// An output is about to be published.
+    Output(usize),
+}
+
+/// The last milestone of a process, and how many answers it had had by then.
+pub(crate) type Passed = Option<(Milestone, usize)>;
+
 /// What `job` does after it has had these answers.
 pub(crate) fn next(job: &Job, answers: &[Answer]) -> Next {
-    let port = Port { answers, at: Cell::new(0), pending: RefCell::new(None) };
+    next_and_passed(job, answers).0
+}
+
+/// What `job` does after it has had these answers, and what it needs to remember of them.
+pub(crate) fn next_and_passed(job: &Job, answers: &[Answer]) -> (Next, Passed) {
+    let port = Port::new(answers);
     let ended = match job {
         Job::Ingest { plan, records, batch, outputs, is_gated, is_terse } => {
             let settings = Settings { batch: *batch, outputs: *outputs, is_gated: *is_gated, is_terse: *is_terse };
@@ -139,13 +168,14 @@ pub(crate) fn next(job: &Job, answers: &[Answer]) -> Next {
             Err(stop) => Next::Halted(Halt::Protocol(format!("{stop:?}"))),
         },
     };
-    match port.pending.into_inner() {
+    let next = match port.pending.into_inner() {
         Some(call) => Next::Call(Box::new(call)),
         None => {
             assert_eq!(port.at.get(), answers.len(), "the engine had more answers than it asked for");
             ended
         }
-    }
+    };
+    (next, port.passed.into_inner())
 }
 
 /// Runs `job` to its end, its calls answered by `answer`, which is told the call before as well.
@@ -174,9 +204,39 @@ struct Port<'a> {
     answers: &'a [Answer],
     at: Cell<usize>,
     pending: RefCell<Option<Call>>,
+    /// The last history that it began to rely on, and how many answers it had had by then.
+    lineage: RefCell<(Option<Lineage>, usize)>,
+    /// Whether a confirmation was waited for since a history was asked for.
+    is_confirmed: Cell<bool>,
+    attempts: Cell<u32>,
+    passes: Cell<u32>,
+    passed: RefCell<Passed>,
 }
 
-impl Port<'_> {
+impl<'a> Port<'a> {
+    fn new(answers: &'a [Answer]) -> Self {
+        Self {
+            answers,
+            at: Cell::new(0),
+            pending: RefCell::new(None),
+            lineage: RefCell::new((None, 0)),
+            is_confirmed: Cell::new(false),
+            attempts: Cell::new(0),
+            passes: Cell::new(0),
+            passed: RefCell::new(None),
+        }
+    }
+
+    /// Notes that a milestone is passed, after which only what was answered since `from` counts.
+    fn pass(&self, kind: MilestoneKind, record: &RunRecord, from: usize) {
+        if self.pending.borrow().is_some() {
+            return;
+        }
+        let lineage = self.lineage.borrow().0.clone();
+        let milestone = Milestone { kind, record: record.clone(), attempts: self.attempts.get(), lineage };
+        *self.passed.borrow_mut() = Some((milestone, from));
+    }
+
     fn ask(&self, call: impl FnOnce() -> Call) -> Result<Answer, Halt> {
         if self.pending.borrow().is_some() {
             return Err(Halt::Waiting);
@@ -244,11 +304,18 @@ impl RunStore for PortStore<'_> {
     }
 
     fn lineage(&mut self) -> Result<Lineage, Halt> {
-        expect!(self.port, Call::Lineage, Answer::Lineage(lineage) => lineage)
+        let lineage = expect!(self.port, Call::Lineage, Answer::Lineage(lineage) => lineage)?;
+        // One that is asked for behind a confirmation is compared, and not relied on from there on.
+        if !self.port.is_confirmed.replace(false) {
+            *self.port.lineage.borrow_mut() = (Some(lineage.clone()), self.port.at.get());
+        }
+        Ok(lineage)
     }
 
     fn confirm(&mut self) -> Result<(), Halt> {
-        expect!(self.port, Call::Confirm, Answer::Done => ())
+        expect!(self.port, Call::Confirm, Answer::Done => ())?;
+        self.port.is_confirmed.set(true);
+        Ok(())
     }
 
     fn run_record(&mut self, run: &RunId) -> Result<Option<KnownRun>, Halt> {
@@ -262,7 +329,11 @@ impl RunStore for PortStore<'_> {
         lease: Option<Duration>,
     ) -> Result<bool, Halt> {
         let call = || Call::WriteRun(expected, Box::new(record.clone()), lease);
-        expect!(self.port, call(), Answer::Flag(stands) => stands)
+        let stands = expect!(self.port, call(), Answer::Flag(stands) => stands)?;
+        if stands && record.state == RunState::Sealed {
+            self.port.pass(MilestoneKind::Sealed, record, self.port.at.get());
+        }
+        Ok(stands)
     }
 
     fn renew_lease(&mut self, run: &RunId, epoch: u32, lease: Duration) -> Result<bool, Halt> {
@@ -330,6 +401,8 @@ impl Work for FeedWork<'_> {
     }
 
     fn begin(&mut self, record: &RunRecord) -> Result<bool, Halt> {
+        self.port.attempts.set(self.port.attempts.get() + 1);
+        self.port.passes.set(0);
         self.ask_unless_terse(|| Call::Begin(record.run.clone(), record.epoch))?;
         Ok(true)
     }
@@ -341,6 +414,9 @@ impl Work for FeedWork<'_> {
     fn decide(&mut self, record: &RunRecord, claim: &mut ClaimBatch<'_, Halt>) -> Result<(), Halt> {
         self.decided.clear();
         self.diverted.clear();
+        self.port.passes.set(self.port.passes.get() + 1);
+        let since_lineage = self.port.lineage.borrow().1;
+        self.port.pass(MilestoneKind::Pass(self.port.passes.get()), record, since_lineage);
         for batch in self.records.chunks(self.settings.batch) {
             let claims: Vec<Claim> = batch.iter().map(|record| record.claim).collect();
             let settled = claim(&claims)?;
@@ -381,6 +457,7 @@ impl Work for FeedWork<'_> {
     }
 
     fn is_waiting(&mut self, record: &RunRecord, output: &OutputRecord) -> Result<bool, Halt> {
+        self.port.pass(MilestoneKind::Output(Self::index_of(output)), record, self.port.at.get());
         let (run, epoch) = (record.run.clone(), record.epoch);
         expect!(self.port, Call::IsWaiting(run, epoch, Self::index_of(output)), Answer::Flag(flag) => flag)
     }

@@ -228,7 +228,11 @@ impl Simulation {
                 self.world.hand_out(run, dependents);
                 self.reverting.remove(run);
             }
-            Next::Halted(_) if !self.world.reverted.contains(run) => {
+            // On another host the same may be under way.
+            Next::Halted(_)
+                if !self.world.reverted.contains(run)
+                    && !self.processes.iter().any(|process| process.command == command) =>
+            {
                 self.reverting.remove(run);
             }
             Next::Halted(_) | Next::Published(_) | Next::Call(_) => {}
