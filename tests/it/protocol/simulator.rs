@@ -18,7 +18,7 @@ const SEEDS: u64 = 10_000;
 const SEEDS_LONG: u64 = 1_000_000;
 
 /// Seeds within which a planted bug must be found.
-const SEEDS_FOR_FLAW: u64 = 10_000;
+const SEEDS_FOR_FLAW: u64 = 1_000;
 
 /// Things that happen before there is peace.
 const EVENTS: u32 = 160;
