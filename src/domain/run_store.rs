@@ -83,6 +83,10 @@ pub trait RunStore {
     /// finds them as the run's own.
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, Self::Error>;
 
+    /// How often an answer was lost and its claims were asked again, by this handle: what was asked first may be carried
+    /// out long after it was answered.
+    fn answers_lost(&self) -> u64;
+
     /// Replaces each marker that was found by its new one, if it still stands; says which are in place.
     ///
     /// True also where the new marker stands already: an answer that was lost.

@@ -17,14 +17,15 @@ use super::restart::{Found, Place, Start, plan_start};
 use super::state::may_follow;
 use super::work::{Completed, Names, ProtocolStop, Work};
 use crate::domain::{
-    Bid, Digest, Expected, FeedNote, KnownRun, Lease, Lineage, Marker, Owner, RunId, RunRecord, RunState, RunStore,
-    RunView,
+    Bid, Decision, Digest, Expected, FeedNote, KnownRun, Lease, Lineage, Marker, Owner, RunCounts, RunId, RunRecord,
+    RunState, RunStore, RunView,
 };
 
 /// Passes of one attempt over its feed. After the last one what is held stays held.
 const PASSES_MAX: u32 = 3;
 
-/// Attempts of one process: each further one answers to a store whose history changed behind the seal.
+/// Attempts of one process: each further one answers to a store whose history changed behind the seal, or to claims
+/// whose answers were lost.
 const ATTEMPTS_MAX: u32 = 4;
 
 /// What is to be run, by whom.
@@ -195,10 +196,19 @@ where
         let RunRecord { run, pass, .. } = &self.record;
         let note = FeedNote { run: run.clone(), pass: *pass };
         self.store.write_feed_note(&self.plan.feed, &self.plan.meaning, &note)?;
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ATTEMPTS_MAX {
+            let answers_lost = self.store.answers_lost();
             let lineage = self.decide()?;
             self.free_unaccepted()?;
             let completed = self.work.complete(&self.record)?;
+            // A claim that was asked again may arrive once more when its record is free again, and would pass for one
+            // that this attempt accepted. The next one leaves it behind. A network that fails in every attempt must not
+            // keep the run from its end.
+            let may_stray = self.store.answers_lost() != answers_lost && leaves_records(&completed.counts);
+            if may_stray && attempt < ATTEMPTS_MAX {
+                self.open_anew()?;
+                continue;
+            }
             self.store.check_intact()?;
             self.seal(completed)?;
             self.store.confirm()?;
@@ -297,7 +307,8 @@ where
         self.write(RunRecord { state: RunState::Sealed, counts, outputs, audit_chain, ..self.record.clone() })
     }
 
-    /// Begins the next attempt at a run that is sealed and must not be published: what it rests on may be lost.
+    /// Begins the next attempt at a run that is complete and must not be published: what it rests on may be lost, or
+    /// claims of it may be under way.
     fn open_anew(&mut self) -> Result<(), W::Error> {
         let run = self.record.run.clone();
         let known = self.store.run_record(&run)?;
@@ -466,6 +477,11 @@ where
 {
     store.check_intact()?;
     Ok(ProtocolStop::Overtaken { run }.into())
+}
+
+/// Whether records were claimed that the run did not accept.
+fn leaves_records(counts: &RunCounts) -> bool {
+    [Decision::Suppressed, Decision::Conflict, Decision::Held].iter().any(|decision| counts[decision.index()] > 0)
 }
 
 /// What has changed of the runs that own markers, since records were judged by them.

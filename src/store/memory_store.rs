@@ -62,6 +62,10 @@ impl RunStore for Memory {
         Ok(claims.iter().map(&mut claim_one).collect())
     }
 
+    fn answers_lost(&self) -> u64 {
+        0
+    }
+
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, Infallible> {
         let adopt_one = |adoption: &Adoption| {
             let (owner, row) = adoption.found.clone();
@@ -176,6 +180,10 @@ impl RunStore for MemoryStore {
 
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
         sure(self.lock().claim(bid, claims))
+    }
+
+    fn answers_lost(&self) -> u64 {
+        0
     }
 
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {

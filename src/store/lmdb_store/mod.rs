@@ -204,6 +204,11 @@ impl RunStore for LmdbStore {
         Ok(outcomes)
     }
 
+    /// What is asked of this store is done, or not, when the call returns.
+    fn answers_lost(&self) -> u64 {
+        0
+    }
+
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
         let path = self.path.clone();
         let fail = |error| told(&path, error);

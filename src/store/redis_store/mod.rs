@@ -63,6 +63,8 @@ struct Server {
     failures_max: u32,
     backoff_first: Duration,
     interrupt: Interrupt,
+    /// How often a connection for claims failed with answers owed.
+    answers_lost: u64,
 }
 
 /// The client library's connection, which has no `Debug` of its own.
@@ -84,6 +86,7 @@ impl Server {
             failures_max: config.failures_max,
             backoff_first: failure::BACKOFF_FIRST,
             interrupt: config.interrupt.clone(),
+            answers_lost: 0,
         }
     }
 
@@ -109,8 +112,9 @@ impl Server {
             let batches_in_flight = if patience.is_tried() { 1 } else { BATCHES_IN_FLIGHT };
             let pace = Pace { batch_size: self.batch_size, batches_in_flight };
             let attempt = self.take_link().and_then(|mut link| {
-                link.exchange(count, pace, &write, &mut read, &mut answers)?;
-                Ok(link)
+                let exchanged = link.exchange(count, pace, &write, &mut read, &mut answers);
+                self.answers_lost += u64::from(exchanged.is_err());
+                exchanged.map(|()| link)
             });
             match attempt {
                 Ok(link) => self.link = Some(link),
@@ -209,6 +213,10 @@ impl RunStore for RedisStore {
                 Reply::Status(_) | Reply::Integer(_) | Reply::Error(_) => None,
             },
         )
+    }
+
+    fn answers_lost(&self) -> u64 {
+        self.server.answers_lost
     }
 
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
@@ -319,6 +327,7 @@ impl Store for RedisStore {
             failures_max: 1,
             backoff_first: self.server.backoff_first,
             interrupt: self.server.interrupt.clone(),
+            answers_lost: 0,
         };
         let (claim_ttl, access, evicted_keys, replicas) =
             (self.claim_ttl, self.access, self.evicted_keys, self.replicas);

@@ -170,8 +170,9 @@ fn a_connection_cut_at_any_byte_of_a_batch_costs_no_answer_and_mixes_none_up() {
 #[test]
 fn a_silent_connection_is_given_up_and_costs_no_answer_either() {
     let mut bench = Bench::new(Duration::from_millis(50), 10);
-    for stall in [0, 1, 4, 5, 6, 10, 40, 69, 70, 71, 75, 500, 1_000] {
+    for (place, stall) in (1..).zip([0, 1, 4, 5, 6, 10, 40, 69, 70, 71, 75, 500, 1_000]) {
         bench.check(40, &[Fate::Stall(stall)]);
+        assert_eq!(bench.store.answers_lost(), place);
     }
 }
 

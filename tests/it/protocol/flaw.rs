@@ -29,6 +29,8 @@ pub(crate) enum Flaw {
     NoEpochInMarker,
     /// A claim whose record was diverted stays.
     ConflictClaimsLeft,
+    /// A claim that was asked again, and may arrive once more, is sealed over.
+    LostAnswersForgotten,
     /// A run is sealed before the disk has its outputs.
     UnsyncedTemporaries,
     /// A run is published before the disk knows its names.
@@ -39,7 +41,8 @@ pub(crate) enum Flaw {
 
 impl Flaw {
     /// Those that the search finds.
-    pub(crate) const OF_MODEL: [Self; 11] = [
+    pub(crate) const OF_MODEL: [Self; 12] = [
+        Self::LostAnswersForgotten,
         Self::NoWaitOnFence,
         Self::NoWaitOnSeal,
         Self::NoLineageCheck,

@@ -90,7 +90,8 @@ fn scenarios(is_long: bool) -> Vec<Scenario> {
         Scenario { failovers_max: 1, shards: 2, ..scenario("one of two servers fails", two(1, 1)) },
         Scenario { failovers_max: 1, ..scenario("one server fails", two(1, 1)) },
         Scenario { ghosts_max: 1, ..scenario("a late call", two(1 + most, 1 + usize::from(most))) },
-        Scenario { ghosts_max: most, ..scenario("a run taken back", reverting()) },
+        Scenario { ghosts_max: 1, ..scenario("a run taken back, a late call", reverting()) },
+        Scenario { ghosts_max: 1, ..scenario("a diverted record, a late call", diverting()) },
     ]
 }
 
@@ -101,6 +102,7 @@ fn scenario_of(flaw: Flaw) -> Scenario {
         Flaw::SuppressOnOpen | Flaw::SuppressOnSealed | Flaw::NoReassert | Flaw::NoPublishingState => {
             scenario("two runs", two(1, 1))
         }
+        Flaw::LostAnswersForgotten => Scenario { ghosts_max: 1, ..scenario("a run taken back", reverting()) },
         Flaw::NoEpochInMarker => scenario("a second attempt", two(2, 1)),
         Flaw::NoWaitOnFence | Flaw::NoWaitOnSeal | Flaw::NoLineageCheck => {
             Scenario { failovers_max: 1, shards: 2, ..scenario("one of two servers fails", two(1, 1)) }

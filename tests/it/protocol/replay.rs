@@ -15,6 +15,8 @@ use feeddedup::run::{
 };
 use serde_json::Value;
 
+use super::flaw::Flaw;
+
 /// A call of the engine to the world.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Call {
@@ -57,8 +59,21 @@ pub(crate) enum Answer {
     Runs(Vec<KnownRun>),
     Note(Option<FeedNote>),
     Done,
+    /// The call was made again because its first answer was lost.
+    AskedAgain(Box<Answer>),
     /// The store or the disk fails: the process ends.
     Failed,
+}
+
+impl Answer {
+    /// The same answer to a call that was made a second time, as a program with `flaw` takes it.
+    pub(crate) fn asked_again(self, flaw: Option<Flaw>) -> Self {
+        match self {
+            Self::Failed => Self::Failed,
+            answer if flaw == Some(Flaw::LostAnswersForgotten) => answer,
+            answer => Self::AskedAgain(Box::new(answer)),
+        }
+    }
 }
 
 /// What a run has decided on a record.
@@ -130,6 +145,8 @@ pub(crate) struct Milestone {
     attempts: u32,
     /// The history of the store that the process relies on.
     lineage: Option<Lineage>,
+    /// Answers that were lost in this attempt.
+    answers_lost: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -210,6 +227,9 @@ struct Port<'a> {
     is_confirmed: Cell<bool>,
     attempts: Cell<u32>,
     passes: Cell<u32>,
+    answers_lost: Cell<u64>,
+    /// Those that were lost before this attempt.
+    lost_before: Cell<u64>,
     passed: RefCell<Passed>,
 }
 
@@ -223,6 +243,8 @@ impl<'a> Port<'a> {
             is_confirmed: Cell::new(false),
             attempts: Cell::new(0),
             passes: Cell::new(0),
+            answers_lost: Cell::new(0),
+            lost_before: Cell::new(0),
             passed: RefCell::new(None),
         }
     }
@@ -233,7 +255,8 @@ impl<'a> Port<'a> {
             return;
         }
         let lineage = self.lineage.borrow().0.clone();
-        let milestone = Milestone { kind, record: record.clone(), attempts: self.attempts.get(), lineage };
+        let (attempts, answers_lost) = (self.attempts.get(), self.answers_lost.get() - self.lost_before.get());
+        let milestone = Milestone { kind, record: record.clone(), attempts, lineage, answers_lost };
         *self.passed.borrow_mut() = Some((milestone, from));
     }
 
@@ -248,7 +271,14 @@ impl<'a> Port<'a> {
             }
             Some(answer) => {
                 self.at.set(self.at.get() + 1);
-                if *answer == Answer::Failed { Err(Halt::Failed) } else { Ok(answer.clone()) }
+                match answer {
+                    Answer::Failed => Err(Halt::Failed),
+                    Answer::AskedAgain(answer) => {
+                        self.answers_lost.set(self.answers_lost.get() + 1);
+                        Ok((**answer).clone())
+                    }
+                    answer => Ok(answer.clone()),
+                }
             }
         }
     }
@@ -278,6 +308,10 @@ impl RunStore for PortStore<'_> {
 
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, Halt> {
         expect!(self.port, Call::Claim(bid.clone(), claims.to_vec()), Answer::Outcomes(outcomes) => outcomes)
+    }
+
+    fn answers_lost(&self) -> u64 {
+        self.port.answers_lost.get()
     }
 
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, Halt> {
@@ -403,6 +437,7 @@ impl Work for FeedWork<'_> {
     fn begin(&mut self, record: &RunRecord) -> Result<bool, Halt> {
         self.port.attempts.set(self.port.attempts.get() + 1);
         self.port.passes.set(0);
+        self.port.lost_before.set(self.port.answers_lost.get());
         self.ask_unless_terse(|| Call::Begin(record.run.clone(), record.epoch))?;
         Ok(true)
     }

@@ -48,7 +48,7 @@ struct State {
 enum Event {
     Begins,
     Starts { command: usize, host: usize },
-    Steps { process: ProcessId, comes_again: bool },
+    Steps { process: ProcessId, is_again: bool },
     Dies { process: ProcessId, is_under_way: bool },
     Changes(Change),
 }
@@ -125,13 +125,13 @@ impl<'a> Search<'a> {
                 _ => false,
             };
             let Some(process) = state.processes.iter().flatten().flatten().copied().find(is_private) else { return };
-            self.take_step(state, process);
+            self.take_step(state, process, false);
         }
     }
 
-    /// Lets `process` make its call, and be answered.
-    fn take_step(&mut self, state: &mut State, process: ProcessId) {
-        let step = self.table.step(state.world, process);
+    /// Lets `process` make its call, and be answered; `is_again` says that it was made before and the answer was lost.
+    fn take_step(&mut self, state: &mut State, process: ProcessId, is_again: bool) {
+        let step = self.table.step(state.world, process, is_again);
         let (command, host) = self.slot_of(process);
         state.world = step.world;
         self.put(state, command, host, step.then);
@@ -198,21 +198,21 @@ impl<'a> Search<'a> {
 
     /// Whether the call of `process` may arrive late, or once more.
     fn may_come_again(&self, state: &State, process: ProcessId) -> bool {
-        let call = &self.table.process(process).call;
-        // A claim that arrives when its run is published, and the run that had the marker before is taken back, passes
-        // for one that the run accepted. The README names it.
-        let is_borne = matches!(call, Call::Claim(..)) && self.scenario.commands.iter().any(Command::is_revert);
-        state.ghosts < self.scenario.ghosts_max && state.in_flight.is_none() && changes_the_store(call) && !is_borne
+        state.ghosts < self.scenario.ghosts_max
+            && state.in_flight.is_none()
+            && changes_the_store(&self.table.process(process).call)
     }
 
     fn step(&mut self, state: State, at: usize, process: ProcessId) -> Result<(), Violation> {
         let mut reached = state;
-        self.take_step(&mut reached, process);
+        self.take_step(&mut reached, process, false);
+        self.reach(reached, at, Event::Steps { process, is_again: false })?;
         if self.may_come_again(&state, process) {
-            let again = State { ghosts: state.ghosts + 1, in_flight: Some(process), ..reached };
-            self.reach(again, at, Event::Steps { process, comes_again: true })?;
+            let mut again = State { ghosts: state.ghosts + 1, in_flight: Some(process), ..state };
+            self.take_step(&mut again, process, true);
+            self.reach(again, at, Event::Steps { process, is_again: true })?;
         }
-        self.reach(reached, at, Event::Steps { process, comes_again: false })
+        Ok(())
     }
 
     fn crash(&mut self, state: State, at: usize, process: ProcessId) -> Result<(), Violation> {
@@ -309,10 +309,7 @@ impl<'a> Search<'a> {
             Event::Starts { command, host } => {
                 format!("{} starts on {}", self.scenario.commands[command].run, HOSTS[host])
             }
-            Event::Steps { process, comes_again } => {
-                let step = self.table.told_step(world, process);
-                if comes_again { format!("{step}, which will come once more") } else { step }
-            }
+            Event::Steps { process, is_again } => self.table.told_step(world, process, is_again),
             Event::Dies { process, is_under_way } => {
                 let name = self.table.name(process);
                 let call = told_call(&self.table.process(process).call);

@@ -260,7 +260,7 @@ impl Simulation {
             // It dies before the call, or with the call under way, or right behind it.
             0 => return,
             1 => {
-                self.leave_under_way(call, command, host);
+                self.ghosts.push((call, command, host));
                 return;
             }
             2 => {
@@ -268,7 +268,7 @@ impl Simulation {
                 return;
             }
             // The answer was lost, and the call is made again; the first one may arrive late.
-            3 => self.leave_under_way(call.clone(), command, host),
+            3 => self.ghosts.push((call.clone(), command, host)),
             4 => {
                 self.perform(&call, command, host, last.as_deref(), evictions);
             }
@@ -281,23 +281,12 @@ impl Simulation {
                 self.perform(&call, command, host, last.as_deref(), evictions);
                 Answer::Failed
             }
+            3 | 4 => self.perform(&call, command, host, last.as_deref(), evictions).asked_again(self.flaw),
             _ => self.perform(&call, command, host, last.as_deref(), evictions),
         };
         self.tell(|| format!("    -> {answer:?}").chars().take(300).collect());
         answers.push(answer);
         self.continue_with(command, host, job, answers, Some(call), evictions);
-    }
-
-    /// Leaves `call` under way, to arrive when nobody waits for it any more.
-    ///
-    /// Not a claim of a feed with diverted records: one that arrives after it was freed would stand under a published
-    /// run. The program diverts no records yet; before it does, what is freed must keep such a claim out.
-    fn leave_under_way(&mut self, call: Box<Call>, command: usize, host: usize) {
-        let diverts = matches!(&self.commands[command], Command::Ingest { records, .. }
-            if records.iter().any(|record| record.is_diverted));
-        if !(diverts && matches!(*call, Call::Claim(..))) {
-            self.ghosts.push((call, command, host));
-        }
     }
 
     fn deliver_a_ghost(&mut self) {

@@ -140,7 +140,7 @@ pub(super) struct Table<'a> {
     processes: Vec<Process>,
     identities: HashMap<Identity, ProcessId>,
     starts: HashMap<(usize, usize), Then>,
-    steps: HashMap<(WorldId, ProcessId), Step>,
+    steps: HashMap<(WorldId, ProcessId, bool), Step>,
     changes: HashMap<(WorldId, Change), WorldId>,
 }
 
@@ -260,15 +260,16 @@ impl<'a> Table<'a> {
         assert_eq!(then_too, *then, "a milestone forgets what matters");
     }
 
-    /// Lets `process` make its call in `world`.
-    pub(super) fn step(&mut self, world: WorldId, process: ProcessId) -> Step {
-        if let Some(step) = self.steps.get(&(world, process)) {
+    /// Lets `process` make its call in `world`; `is_again` says that it was made before and the answer was lost.
+    pub(super) fn step(&mut self, world: WorldId, process: ProcessId, is_again: bool) -> Step {
+        if let Some(step) = self.steps.get(&(world, process, is_again)) {
             return step.clone();
         }
         let mut reached = self.world(world).clone();
         let Process { command, last, .. } = self.process(process);
         let command = *command;
         let answer = self.perform(&mut reached, process, last.as_ref());
+        let answer = if is_again { answer.asked_again(self.flaw) } else { answer };
         let (answer, _) = self.answers.add(answer);
         let then = self.answer(process, answer);
         if let Then::Ended(ended) = &then
@@ -277,7 +278,7 @@ impl<'a> Table<'a> {
             reached.hand_out(&self.commands[command].run, dependents);
         }
         let step = Step { world: self.add_world(reached), then, answer };
-        self.steps.insert((world, process), step.clone());
+        self.steps.insert((world, process, is_again), step.clone());
         step
     }
 
@@ -344,7 +345,7 @@ impl<'a> Table<'a> {
             world = self.change(world, Change::AllLeasesEnd);
             let mut then = self.start(command, host);
             while let Then::Waits(process) = then {
-                let step = self.step(world, process);
+                let step = self.step(world, process, false);
                 (world, then) = (step.world, step.then);
             }
             if let Then::Ended(at_last) = then {
@@ -358,8 +359,8 @@ impl<'a> Table<'a> {
     }
 
     /// What a step is, for people.
-    pub(super) fn told_step(&mut self, world: WorldId, process: ProcessId) -> String {
-        let answer = self.step(world, process).answer;
+    pub(super) fn told_step(&mut self, world: WorldId, process: ProcessId, is_again: bool) -> String {
+        let answer = self.step(world, process, is_again).answer;
         let answer = format!("{:?}", self.answers.get(answer)).chars().take(400).collect::<String>();
         format!("{}: {} -> {answer}", self.name(process), told_call(&self.process(process).call))
     }
