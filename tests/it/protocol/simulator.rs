@@ -306,6 +306,12 @@ impl Simulation {
             if is_of_store {
                 self.tell(|| format!("late: {call:?}").chars().take(300).collect());
                 self.perform(&call, command, host, None, self.evictions);
+                // Who gave a command that takes effect after all finds that, and repeats it.
+                if let Command::Revert { run } = &self.commands[command]
+                    && self.world.reverted.contains(run)
+                {
+                    self.reverting.insert(run.clone());
+                }
             }
         }
     }
