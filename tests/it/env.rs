@@ -27,6 +27,11 @@ pub(crate) enum StoreKind {
 /// Every kind of store. A new row needs a variant, and an arm of `start`.
 pub(crate) const STORES: &[StoreKind] = &[StoreKind::Embedded, StoreKind::Redis];
 
+/// Whether the long modes are asked for, as the README lists them.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("FEEDS_LONG").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// File names and what the files hold.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 

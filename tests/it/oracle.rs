@@ -1,21 +1,16 @@
 //! A million records against an oracle that sorts: of equal records the first row is accepted, and no other.
 //!
-//! `FEEDS_LONG=1 cargo test --release oracle` takes ten million.
+//! `FEEDS_LONG=1` takes ten million.
 
 use std::collections::BTreeMap;
 
-use crate::env::{Env, HEADER, STORES};
+use crate::env::{Env, HEADER, STORES, is_long};
 
 /// Records of a feed, unless the long mode is asked for.
 const RECORDS: usize = 1_000_000;
 
 /// Records of a feed in the long mode.
 const RECORDS_LONG: usize = 10_000_000;
-
-/// Whether the long mode is asked for.
-pub(crate) fn is_long() -> bool {
-    std::env::var_os("FEEDS_LONG").is_some_and(|value| !value.is_empty() && value != "0")
-}
 
 /// SplitMix64: small, seeded, and the same everywhere.
 pub(crate) struct Random(pub(crate) u64);

@@ -8,8 +8,8 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::env::{Env, HEADER, STORES, StoreKind};
-use crate::oracle::{Random, is_long};
+use crate::env::{Env, HEADER, STORES, StoreKind, is_long};
+use crate::oracle::Random;
 
 /// Rounds, unless the long mode is asked for.
 const ROUNDS: u64 = 100;

@@ -15,6 +15,7 @@ use super::flaw::Flaw;
 use super::replay::{FeedRecord, Job};
 use super::search::{Scenario, Search, Violation};
 use super::table::{Command, HOSTS};
+use crate::env::is_long;
 
 /// States that the search must go through at least, all scenarios together.
 const STATES_MIN: usize = 300_000;
@@ -111,10 +112,6 @@ fn scenario_of(flaw: Flaw) -> Scenario {
             unreachable!("the files of the search are never lost, and its claims are never dropped")
         }
     }
-}
-
-fn is_long() -> bool {
-    std::env::var_os("FEEDS_LONG").is_some()
 }
 
 /// Lets two threads go through `work`, each taking what comes next.

@@ -13,6 +13,7 @@ use feeddedup::run::RunPlan;
 use super::flaw::Flaw;
 use super::replay::{Answer, Call, FeedRecord, Halt, Job, Next, next, run_to_end};
 use super::world::{Caller, World};
+use crate::env::is_long;
 
 const SEEDS: u64 = 10_000;
 const SEEDS_LONG: u64 = 1_000_000;
@@ -518,7 +519,7 @@ fn no_seed_loses_a_record_or_accepts_it_twice() {
         tell(&story_of(seed.parse().unwrap(), None));
         return;
     }
-    let seeds = if std::env::var_os("FEEDS_LONG").is_some() { SEEDS_LONG } else { SEEDS };
+    let seeds = if is_long() { SEEDS_LONG } else { SEEDS };
     if let Some((seed, story)) = first_failure(seeds, None) {
         panic!("FEEDS_SEED={seed}:\n{story}");
     }
