@@ -33,12 +33,7 @@ impl From<IngestError> for Failure {
             IngestError::Interrupted { signal, .. } => {
                 Self::new(ExitCode::of_signal(signal), words).hint(REPEAT_TO_GO_ON)
             }
-            IngestError::Unfinished(error) => {
-                return Self::from(*error).hint(
-                    "the run is sealed and some of its files may stand already: repeat the command, it goes on with \
-                     publishing; do not use the files before `summary.json` is there",
-                );
-            }
+            IngestError::Unfinished(error) => return of_unfinished(*error),
             IngestError::ControlTotals | IngestError::Panicked | IngestError::WriterGone => {
                 Self::new(ExitCode::Bug, words)
                     .hint("nothing of this feed is published: please report this with the feed's size and format")
@@ -46,6 +41,21 @@ impl From<IngestError> for Failure {
         };
         source.into_iter().fold(failure, Self::caused_by)
     }
+}
+
+/// A failure behind the seal, where it is not true any more that nothing is published.
+fn of_unfinished(error: IngestError) -> Failure {
+    let needs_a_person = matches!(
+        error,
+        IngestError::Protocol(ProtocolStop::Stuck { .. }) | IngestError::Output(OutputError::Occupied { .. })
+    );
+    let failure = Failure::from(error);
+    let failure = match (needs_a_person, failure.exit) {
+        (true, _) => failure,
+        (false, ExitCode::StoreForgot) => failure.hint("put the newest copy of the store back and repeat the command"),
+        (false, _) => failure.hint("repeat the command, it goes on with publishing"),
+    };
+    failure.hinted("the run is sealed, and its files are not to be used before its `summary.json` is there")
 }
 
 fn of_protocol(stop: &ProtocolStop, words: String) -> Failure {

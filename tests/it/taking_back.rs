@@ -343,6 +343,30 @@ fn a_stuck_run_is_lost_or_published_as_the_operator_says() {
 }
 
 #[test]
+fn a_run_that_cannot_be_published_says_what_is_in_its_way() {
+    let sealed = "hint: the run is sealed, and its files are not to be used before its `summary.json` is there";
+    for store in STORES {
+        let env = stuck(Env::new(*store));
+        env.ingest(&STUCK).check(
+            73,
+            &format!(
+                "error: `[root]/work/july.suppressed.csv` exists and is never overwritten\n  {sealed}: move \
+                 the file away and repeat the command, the run goes on\n"
+            ),
+        );
+        std::fs::remove_file(env.path(".july.suppressed.csv.r-july.2.tmp")).unwrap();
+        env.ingest(&STUCK).check(
+            76,
+            &format!(
+                "error: run `r-july` died while publishing, and its `july.suppressed.csv` is neither there as it was \
+                 sealed nor waiting\n  {sealed}: put the files of the run back into its folder as they were, and repeat \
+                 the command; or say what became of them with `feeddedup resolve r-july --published` or `--lost`\n"
+            ),
+        );
+    }
+}
+
+#[test]
 fn a_stuck_run_whose_folder_is_gone_is_resolved_with_a_warning() {
     for store in STORES {
         let env = stuck(Env::new(*store));
