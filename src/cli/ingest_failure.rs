@@ -7,7 +7,7 @@ use super::summary;
 use crate::input::InputError;
 use crate::output::OutputError;
 use crate::pipeline::IngestError;
-use crate::run::{FeedLockError, ProtocolStop, StartRefusal};
+use crate::run::{FeedLockError, Names, ProtocolStop, StartRefusal};
 
 /// What stands after a failure that leaves the run open.
 const GOES_ON: &str = "nothing of this feed is published: mend the cause and repeat the command, the run goes on";
@@ -45,6 +45,10 @@ impl From<IngestError> for Failure {
 
 /// A failure behind the seal, where it is not true any more that nothing is published.
 fn of_unfinished(error: IngestError) -> Failure {
+    if matches!(error, IngestError::Protocol(ProtocolStop::Overtaken { .. })) {
+        // The run is not ours to go on with.
+        return Failure::from(error);
+    }
     let needs_a_person = matches!(
         error,
         IngestError::Protocol(ProtocolStop::Stuck { .. }) | IngestError::Output(OutputError::Occupied { .. })
@@ -63,6 +67,16 @@ fn of_protocol(stop: &ProtocolStop, words: String) -> Failure {
         ProtocolStop::Refused(refusal) => of_refusal(refusal, words),
         ProtocolStop::Overtaken { .. } => Failure::new(ExitCode::TryLater, words)
             .hint("nothing was published by this process: let the other worker finish, then repeat the command"),
+        ProtocolStop::TakenBack { files: None, .. } => Failure::new(ExitCode::TryLater, words)
+            .hint("nothing of it is published: repeat the command, and its records are decided anew"),
+        ProtocolStop::TakenBack { files: Some(Names { folder, stem }), .. } => {
+            Failure::new(ExitCode::TryLater, words).hint(format!(
+                "its files must not be posted: move those of `{stem}.*` out of `{folder}`, and repeat the command, which \
+                 decides its records anew"
+            ))
+        }
+        ProtocolStop::Ended { .. } => Failure::new(ExitCode::TryLater, words)
+            .hint("it is published: nothing is left to do"),
         ProtocolStop::RecordGone { .. } => Failure::new(ExitCode::StoreForgot, words).hint(
             "nothing of this input is published: put the newest copy of the store back before anything is ingested again",
         ),

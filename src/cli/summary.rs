@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::number::{counted, grouped, grouped_decimal};
 use crate::domain::{Decision, Money, RunCounts};
+use crate::output::OutputNames;
 use crate::pipeline::{DryRunReport, Holder, IngestReport, RejectNote};
 
 /// Most runs that the operator is told of one by one.
@@ -34,6 +35,17 @@ pub(super) fn details(report: &IngestReport, store: &str) -> Vec<String> {
     lines.push(format!("  store       {store}"));
     lines.push(format!("  time        {}", time_and_rate(report.elapsed, report.counts.iter().sum())));
     lines
+}
+
+/// Why the files of a run have not the names `wanted`, where they have not.
+pub(super) fn names_line(names: &OutputNames, wanted: &str) -> Option<String> {
+    let stem = &names.stem;
+    match stem == wanted {
+        true => None,
+        false if names.is_on(wanted) => Some(format!("  the name `{wanted}` was taken: the files are `{stem}.*`")),
+        // What is sealed has its names.
+        false => Some(format!("  the files are `{stem}.*`, as they were when the earlier attempt was sealed")),
+    }
 }
 
 /// The lines below the sentence of a dry run.

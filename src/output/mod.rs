@@ -17,7 +17,7 @@ pub use error::OutputError;
 pub use hashed_file::HashedFile;
 pub use names::{Attempt, OutputNames};
 pub use publish::{
-    is_standing, is_waiting, publish, publish_released, remove_earlier_temporaries, remove_temporaries,
-    remove_unreleased, sync_folder,
+    is_standing, is_waiting, is_waiting_whole, publish, publish_released, remove_earlier_temporaries,
+    remove_temporaries, remove_unreleased, sync_folder,
 };
 pub use summary::{GatesTold, Latency, Operation, Summary};

@@ -36,8 +36,9 @@ impl OutputNames {
 
     /// Whether the names are `stem` itself or `stem` with a number.
     pub fn is_on(&self, stem: &str) -> bool {
-        let number = self.stem.strip_prefix(stem).map(|rest| rest.strip_prefix('.').unwrap_or(rest));
-        number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let rest = self.stem.strip_prefix(stem);
+        rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('.').is_some_and(is_number))
     }
 
     /// Every name that a run may give a file.
@@ -108,6 +109,6 @@ mod tests {
         assert_eq!(next().stem, "july.2");
         std::fs::write(folder.path().join("july.2.journal.jsonl"), "").unwrap();
         assert_eq!(next().summary().file_name().unwrap(), "july.3.summary.json");
-        assert!(next().is_on("july") && !next().is_on("jul") && !next().is_on("july.3.x"));
+        assert!(next().is_on("july") && !next().is_on("jul") && !next().is_on("july.") && !next().is_on("july.3.x"));
     }
 }

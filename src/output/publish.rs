@@ -22,9 +22,14 @@ pub fn is_waiting(names: &OutputNames, attempt: &Attempt, output: &OutputRecord)
     attempt.temporary_of(&names.folder.join(&output.name)).symlink_metadata().is_ok()
 }
 
+/// Whether the temporary of `output` is there as it was sealed.
+pub fn is_waiting_whole(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) -> Result<bool, OutputError> {
+    is_sealed(&attempt.temporary_of(&names.folder.join(&output.name)), output)
+}
+
 /// Whether `output` stands under its name as it was sealed.
 pub fn is_standing(names: &OutputNames, output: &OutputRecord) -> Result<bool, OutputError> {
-    is_published(&names.folder.join(&output.name), output)
+    is_sealed(&names.folder.join(&output.name), output)
 }
 
 /// Gives `output` its name. May be repeated after a crash.
@@ -37,13 +42,20 @@ pub fn publish(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) ->
 fn place(temporary: &Path, target: &Path, output: &OutputRecord) -> Result<bool, OutputError> {
     match rename_without_replacing(temporary, target) {
         Ok(()) => Ok(false),
-        // Left by an attempt that died behind its rename, or between its link and its unlink.
-        Err(OutputError::Occupied { .. }) if is_published(target, output)? => {
+        // Left by an attempt that died behind its rename, or between its link and its unlink; or renamed just now by
+        // another worker, which took this one for dead.
+        Err(error) if is_done_already(&error, temporary) && is_sealed(target, output)? => {
             remove(temporary);
             Ok(true)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether a rename of `temporary` that failed with `error` may have been made before.
+fn is_done_already(error: &OutputError, temporary: &Path) -> bool {
+    let is_gone = || temporary.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    matches!(error, OutputError::Occupied { .. }) || is_gone()
 }
 
 /// Gives `output`, which is on its way to the first name for released records in `names`, the first one that no other
@@ -73,12 +85,12 @@ pub fn remove_unreleased(names: &OutputNames, attempt: &Attempt) {
     remove(&attempt.temporary_of(&names.released(1)));
 }
 
-/// Whether `target` is the file that was sealed as `output`.
-fn is_published(target: &Path, output: &OutputRecord) -> Result<bool, OutputError> {
-    match digest_of(target) {
+/// Whether `path` is a file that was sealed as `output`.
+fn is_sealed(path: &Path, output: &OutputRecord) -> Result<bool, OutputError> {
+    match digest_of(path) {
         Ok((bytes, digest)) => Ok(bytes == output.bytes && digest == output.sha256),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(OutputError::writing(target, source)),
+        Err(source) => Err(OutputError::writing(path, source)),
     }
 }
 

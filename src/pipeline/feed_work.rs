@@ -18,8 +18,8 @@ use super::writers::RejectNote;
 use crate::domain::{CANONICAL_VERSION, OutputRecord, RunRecord};
 use crate::input::{FeedBlock, FeedReader, InputError, LineContent};
 use crate::output::{
-    Attempt, AuditLog, DecisionFiles, FeedFacts, OutputError, OutputNames, is_standing, is_waiting, publish,
-    remove_earlier_temporaries, remove_temporaries, sync_folder,
+    Attempt, AuditLog, DecisionFiles, FeedFacts, OutputError, OutputNames, is_standing, is_waiting, is_waiting_whole,
+    publish, remove_earlier_temporaries, remove_temporaries, sync_folder,
 };
 use crate::run::{ClaimBatch, Completed, Journal, Names, TakeClaims, Work};
 use crate::store::{Store, StoreError};
@@ -195,7 +195,7 @@ impl Work for FeedWork<'_> {
     }
 
     fn is_waiting(&mut self, record: &RunRecord, output: &OutputRecord) -> Result<bool, IngestError> {
-        Ok(is_waiting(self.output_names(), &attempt_of(record), output))
+        Ok(is_waiting_whole(self.output_names(), &attempt_of(record), output)?)
     }
 
     fn is_standing(&mut self, _record: &RunRecord, output: &OutputRecord) -> Result<bool, IngestError> {

@@ -17,8 +17,8 @@ use super::restart::{Found, Place, Start, plan_start};
 use super::state::may_follow;
 use super::work::{Completed, Names, ProtocolStop, Work};
 use crate::domain::{
-    Bid, Decision, Digest, Expected, FeedNote, KnownRun, Lease, Lineage, Marker, Owner, RunCounts, RunId, RunRecord,
-    RunState, RunStore, RunView,
+    Bid, Decision, Digest, Expected, FeedNote, KnownRun, Lease, Lineage, Marker, OutputRecord, Owner, RunCounts, RunId,
+    RunRecord, RunState, RunStore, RunView,
 };
 
 /// Passes of one attempt over its feed. After the last one what is held stays held.
@@ -338,7 +338,8 @@ where
         self.work.check_waiting(&self.record)?;
         self.change_state(RunState::Publishing)?;
         self.note_state()?;
-        self.rename_all(lineage)
+        let due = self.record.outputs.clone();
+        self.rename_all(&due, lineage)
     }
 
     /// Goes on with renames that an earlier attempt began.
@@ -354,22 +355,42 @@ where
         }
         match self.work.were_published(&self.record)? {
             true => self.end(),
-            false => self.rename_all(&lineage),
+            false => {
+                let due = self.due()?;
+                self.rename_all(&due, &lineage)
+            }
         }
     }
 
-    fn rename_all(&mut self, lineage: &Lineage) -> Result<(), W::Error> {
+    /// The outputs that an earlier attempt left without their names. All are looked at before the first gets its own.
+    fn due(&mut self) -> Result<Vec<OutputRecord>, W::Error> {
+        let mut due = Vec::new();
+        for output in &self.record.outputs {
+            if self.work.is_waiting(&self.record, output)? {
+                due.push(output.clone());
+            } else if !self.work.is_standing(&self.record, output)? {
+                return Err(ProtocolStop::Stuck { run: self.record.run.clone(), output: output.name.clone() }.into());
+            }
+        }
+        Ok(due)
+    }
+
+    /// Gives the outputs in `due` their names.
+    fn rename_all(&mut self, due: &[OutputRecord], lineage: &Lineage) -> Result<(), W::Error> {
         // From the first rename on nobody else may go on with the run, whatever server answers them.
         self.store.confirm()?;
         if self.store.lineage()? != *lineage {
             return Err(self.unsettled());
         }
-        for output in &self.record.outputs {
-            if self.work.is_waiting(&self.record, output)? {
-                self.work.rename(&self.record, output)?;
-            } else if !self.work.is_standing(&self.record, output)? {
-                return Err(ProtocolStop::Stuck { run: self.record.run.clone(), output: output.name.clone() }.into());
+        let (run, epoch) = (self.record.run.clone(), self.record.epoch);
+        for (index, output) in due.iter().enumerate() {
+            // The last name says that the files are to be used. Who slept for longer than the lease may find the run
+            // taken back; from here on nobody may do so before the lease is over once more.
+            let is_last = index + 1 == due.len();
+            if is_last && !self.store.renew_lease(&run, epoch, self.plan.lease)? {
+                return Err(overtaken(self.store, run)?);
             }
+            self.work.rename(&self.record, output)?;
         }
         self.work.sync_names(&self.record)?;
         // From here on the files may be taken away: who goes on after a crash must know that they were there.
@@ -388,10 +409,17 @@ where
     fn leave(self, published: Result<(), W::Error>) -> Result<RunRecord, W::Error> {
         let Err(error) = published else { return Ok(self.record) };
         self.work.let_lease_go();
-        if !self.work.is_of_the_store(&error) {
-            // Whoever goes on with it, or resolves it by hand, need not wait for a worker that has ended.
-            let _ = self.store.renew_lease(&self.record.run, self.record.epoch, Duration::ZERO);
+        if self.work.is_of_the_store(&error) {
+            return Err(W::unfinished(error));
         }
+        // What went wrong may be what another worker did. If the store cannot say so, the error says what it can.
+        if let Ok(Some(KnownRun { record: now, .. })) = self.store.run_record(&self.record.run)
+            && (now.state, now.epoch) != (self.record.state, self.record.epoch)
+        {
+            return Err(ended_elsewhere(self.record, now.state).into());
+        }
+        // Whoever goes on with it, or resolves it by hand, need not wait for a worker that has ended.
+        let _ = self.store.renew_lease(&self.record.run, self.record.epoch, Duration::ZERO);
         Err(W::unfinished(error))
     }
 
@@ -477,6 +505,19 @@ where
 {
     store.check_intact()?;
     Ok(ProtocolStop::Overtaken { run }.into())
+}
+
+/// Why the sealed run that was left as `ours` is not to be ended by us: it is in the state `now`, or in a later attempt.
+fn ended_elsewhere(ours: RunRecord, now: RunState) -> ProtocolStop {
+    let RunRecord { run, state, folder, stem, .. } = ours;
+    match (state, now) {
+        (RunState::Publishing, RunState::Reverted) => {
+            ProtocolStop::TakenBack { run, files: Some(Names { folder, stem }) }
+        }
+        (_, RunState::Reverted) => ProtocolStop::TakenBack { run, files: None },
+        (RunState::Publishing, RunState::Published) => ProtocolStop::Ended { run },
+        _ => ProtocolStop::Overtaken { run },
+    }
 }
 
 /// Whether records were claimed that the run did not accept.

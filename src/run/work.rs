@@ -31,11 +31,15 @@ pub enum ProtocolStop {
     Refused(StartRefusal),
     /// Another worker changed the run's record.
     Overtaken { run: RunId },
+    /// Somebody took the sealed run back. Some of its `files` may have their names, if it was being published.
+    TakenBack { run: RunId, files: Option<Names> },
+    /// Somebody else ended the publishing of the run.
+    Ended { run: RunId },
     /// The record of a run that has claims is gone from the store.
     RecordGone { run: RunId },
     /// The store lost its history, or the runs that hold records kept changing, as often as is borne.
     Unsettled { run: RunId },
-    /// An output is neither there as it was sealed nor waiting.
+    /// An output neither stands under its name nor waits for it, as it was sealed.
     Stuck { run: RunId, output: String },
     /// A claim that was given back stands again.
     NotFreed { run: RunId },
@@ -46,6 +50,11 @@ impl fmt::Display for ProtocolStop {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Overtaken { run } => write!(f, "another worker has taken run `{run}` over"),
+            Self::TakenBack { run, files: Some(_) } => {
+                write!(f, "run `{run}` was taken back in the middle of its publishing")
+            }
+            Self::TakenBack { run, files: None } => write!(f, "run `{run}` was taken back before it was published"),
+            Self::Ended { run } => write!(f, "another worker has ended the publishing of run `{run}`"),
             Self::RecordGone { run } => {
                 write!(f, "the store has forgotten run `{run}`, which is the latest over this feed")
             }
@@ -54,7 +63,7 @@ impl fmt::Display for ProtocolStop {
             }
             Self::Stuck { run, output } => write!(
                 f,
-                "run `{run}` died while publishing, and its `{output}` is neither there as it was sealed nor waiting"
+                "run `{run}` died while publishing, and its `{output}` neither stands nor waits as it was sealed"
             ),
             Self::NotFreed { run } => write!(f, "a claim that run `{run}` gave back stands in the store again"),
         }
@@ -94,7 +103,7 @@ pub trait Work {
     /// Fails unless every output of `record` is waiting to be renamed.
     fn check_waiting(&mut self, record: &RunRecord) -> Result<(), Self::Error>;
 
-    /// Whether the temporary of `output` is there.
+    /// Whether the temporary that an earlier attempt left of `output` is there, byte for byte as it was sealed.
     fn is_waiting(&mut self, record: &RunRecord, output: &OutputRecord) -> Result<bool, Self::Error>;
 
     /// Whether `output` stands under its name, byte for byte as it was sealed.

@@ -11,6 +11,7 @@ mod kill_matrix;
 mod man;
 mod oracle;
 mod protocol;
+mod publishing;
 mod replay;
 mod rounds;
 mod runs;

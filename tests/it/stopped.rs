@@ -1,4 +1,4 @@
-//! A run that stands still where all its claims are made and nothing is sealed, as one does whose machine sleeps.
+//! A run that stands still somewhere, as one does whose machine sleeps.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
@@ -11,9 +11,11 @@ use crate::env::{Env, Ran};
 /// No run takes longer until it stands still.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The first file that the claiming thread has the disk take is an output, behind the last claim. The run is the child,
-/// and `strace` a process beside it.
-const STOP: &[&str] = &["-D", "-e", "trace=fsync", "-e", "inject=fsync:signal=STOP:when=1"];
+/// Where a run stands still: the system call that it makes last, by its name, and which of these calls it is.
+pub(crate) type Site<'a> = (&'a str, u32);
+
+/// All claims are made, and nothing is sealed: the first file that the claiming thread has the disk take is an output.
+const CLAIMED: Site<'_> = ("fsync", 1);
 
 /// What `strace` writes down when the run stands still.
 const STOPPED: &str = "--- stopped by SIGSTOP ---";
@@ -26,10 +28,21 @@ pub(crate) struct StoppedRun<'a> {
 }
 
 impl<'a> StoppedRun<'a> {
-    /// Starts `command`, and waits until it stands still. Its state directory must know the store already.
+    /// Starts `command`, and waits until it stands still, all claims made and nothing sealed. Its state directory must
+    /// know the store already.
     pub(crate) fn start(env: &'a Env, command: &Command) -> Self {
+        Self::start_until(env, command, CLAIMED, &[])
+    }
+
+    /// Starts `command`, and waits until it stands still at a site; of the calls of that name only those about files in
+    /// `paths` count, or all of them.
+    pub(crate) fn start_until(env: &'a Env, command: &Command, (call, number): Site<'_>, paths: &[&str]) -> Self {
         let _ = std::fs::remove_file(env.trace_path());
-        let mut strace = env.under_strace(command, STOP);
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=STOP:when={number}"));
+        // The run is the child, and `strace` a process beside it.
+        let mut options = vec!["-D", "-e", &trace, "-e", &inject];
+        paths.iter().for_each(|path| options.extend(["-P", path]));
+        let mut strace = env.under_strace(command, &options);
         strace.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = strace.spawn().unwrap_or_else(|error| panic!("`strace` does not start ({error}): install it"));
         let mut run = Self { env, child: Some(child) };
@@ -38,7 +51,7 @@ impl<'a> StoppedRun<'a> {
             if run.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_some()) {
                 panic!("the run ended before it stood still: {:?}", run.end());
             }
-            assert!(Instant::now() < deadline, "the run does not come to its last claim");
+            assert!(Instant::now() < deadline, "the run does not come to where it is to stand still");
             std::thread::yield_now();
         }
         run

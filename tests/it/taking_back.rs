@@ -358,8 +358,8 @@ fn a_run_that_cannot_be_published_says_what_is_in_its_way() {
         env.ingest(&STUCK).check(
             76,
             &format!(
-                "error: run `r-july` died while publishing, and its `july.suppressed.csv` is neither there as it was \
-                 sealed nor waiting\n  {sealed}: put the files of the run back into its folder as they were, and repeat \
+                "error: run `r-july` died while publishing, and its `july.suppressed.csv` neither stands nor waits as \
+                 it was sealed\n  {sealed}: put the files of the run back into its folder as they were, and repeat \
                  the command; or say what became of them with `feeddedup resolve r-july --published` or `--lost`\n"
             ),
         );

@@ -177,9 +177,8 @@ impl<'a> Ingest<'a> {
         say(&summary::sentence(report));
         summary::holder_lines(&report.holders).iter().for_each(|line| self.say(line));
         summary::details(report, &request.store_address).iter().for_each(|line| self.terminal.note(line));
-        if report.names.stem != request.stem {
-            self.terminal
-                .note(&format!("  the name `{}` was taken: the files are `{}.*`", request.stem, report.names.stem));
+        if let Some(line) = summary::names_line(&report.names, &request.stem) {
+            self.terminal.note(&line);
         }
         self.print(&typed("run", report.summary.clone()))?;
         Ok(exit)
