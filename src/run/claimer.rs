@@ -74,6 +74,8 @@ pub(super) struct Claimer<'a, S: ?Sized> {
     /// The history of the store that the pass began in.
     lineage: Lineage,
     views: Views,
+    /// What was known of a run before anything was claimed.
+    expected: Option<(RunId, RunView)>,
     /// Claims taken over, by the run that had them.
     taken_over: BTreeMap<RunId, u64>,
 }
@@ -81,7 +83,7 @@ pub(super) struct Claimer<'a, S: ?Sized> {
 impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
     /// A claimer for the attempt that `bid` names.
     pub(super) fn new(store: &'a mut S, bid: Bid, lineage: Lineage) -> Self {
-        Self { store, bid, lineage, views: Views::default(), taken_over: BTreeMap::new() }
+        Self { store, bid, lineage, views: Views::default(), expected: None, taken_over: BTreeMap::new() }
     }
 
     /// What was learned of other runs, and how many claims were taken over from each.
@@ -109,13 +111,10 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
         Ok(Settled { outcomes: all_outcomes, views: self.views.clone() })
     }
 
-    /// Learns of a run before anything is claimed: what is then found of it needs no second look.
+    /// Learns of a run before anything is claimed: markers that are then found of it need no second look.
     pub(super) fn expect(&mut self, run: &RunId) -> Result<(), S::Error> {
-        let view = find_view(self.store, run, &self.lineage)?;
         // The passes of a feed may have been named otherwise: of a run that is not found nothing is known.
-        if let Some(view) = view {
-            Arc::make_mut(&mut self.views.0).insert(run.clone(), Some(Arc::new(view)));
-        }
+        self.expected = find_view(self.store, run, &self.lineage)?.map(|view| (run.clone(), view));
         Ok(())
     }
 
@@ -151,8 +150,12 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
     /// Learns of the runs that own the markers found; returns those that were found to be published just now.
     fn load_views(&mut self, outcomes: &[ClaimOutcome]) -> Result<Vec<RunId>, S::Error> {
         let (store, own, lineage) = (&mut *self.store, &self.bid.run, &self.lineage);
+        let expected = self.expected.as_ref();
         let mut published = Vec::new();
         self.views.load_owners_of(outcomes, own, |run| {
+            if let Some((_, view)) = expected.filter(|(expected, _)| expected == run) {
+                return Ok(Some(view.clone()));
+            }
             let view = find_view(store, run, lineage)?;
             if view.as_ref().is_some_and(|view| view.state == RunState::Published) {
                 published.push(run.clone());

@@ -125,6 +125,31 @@ fn a_dry_run_says_what_would_be_taken_back_and_changes_nothing() {
         assert_eq!(json(&refused)["published_dependents"], Value::from(vec!["r-july"]));
         assert_eq!((env.files(), state(&env, "r-june").as_str()), (files, "PUBLISHED"));
         assert_eq!(env.run(&["runs", "--json"]).stdout.lines().count(), listed);
+        assert_eq!(env.run(&["revert", "r-june", "--release-suppressed"]).code, Some(0));
+        env.run(&["revert", "r-june", "--dry-run", "--release-suppressed"]).check(
+            0,
+            "dry run, nothing changed: run `r-june` over `june.csv` is taken back already: 30 records: 30 accepted\n  \
+             accepted               30  EUR in 30.00 out 0.00\n  \
+             claims of it would be freed only where that was broken off\n  \
+             run `r-july` over `july.csv` suppressed records because of it\n",
+        );
+    }
+}
+
+#[test]
+fn a_run_that_suppressed_nothing_is_in_nobodys_way() {
+    for store in STORES {
+        let env = Env::new(*store);
+        for name in ["june", "july"] {
+            env.write(&format!("{name}.csv"), feed(0..30));
+        }
+        env.ingest(&["june.csv", "--run-id", "r-june"]).check_silent();
+        // Neither pass over the second feed accepts anything, so the later one rests on the first feed alone.
+        for _ in 0..2 {
+            env.ingest(&["july.csv", "--run-id", "r-july"]).check(0, "");
+        }
+        let taken_back = env.run(&["revert", "r-july", "--json"]);
+        assert_eq!((taken_back.code, &json(&taken_back)["claims_freed"]), (Some(0), &0.into()), "{taken_back:?}");
     }
 }
 

@@ -142,16 +142,16 @@ fn tell_outlook(args: &RevertArgs, outlook: &TakeBackOutlook, terminal: &Termina
 
 fn outlook_lines(record: &RunRecord, accepted: u64, dependents: &crate::run::Dependents) -> Vec<String> {
     let RunRecord { run, feed_name, counts, .. } = record;
-    let would_be = match record.state == RunState::Reverted {
-        true => "is taken back already",
-        false => "would be taken back",
+    let (would_be, freed) = match record.state == RunState::Reverted {
+        true => ("is taken back already", "claims of it would be freed only where that was broken off".to_owned()),
+        false => ("would be taken back", format!("{} would be free again", counted(accepted, "accepted record"))),
     };
     let mut lines = vec![format!(
         "dry run, nothing changed: run `{run}` over `{feed_name}` {would_be}: {}",
         counts_in_words(counts)
     )];
     lines.extend(recorded_table(counts, &summary_of(record)));
-    lines.push(format!("  {} would be free again", counted(accepted, "accepted record")));
+    lines.push(format!("  {freed}"));
     for (records, what) in [
         (&dependents.published, "suppressed records because of it"),
         (&dependents.unpublished, "suppresses records because of it and is not published yet"),
