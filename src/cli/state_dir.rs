@@ -71,15 +71,25 @@ impl StateDir {
         Ok(self.memory(location, prefix)?.map(|memory| memory.sentinel))
     }
 
-    /// Fails if the store, which is `age` old now, was older when it was last used: it is a copy from before.
-    pub fn check_age(&self, location: &StoreLocation, prefix: &str, age: u64) -> Result<(), Failure> {
-        let Some(memory) = self.memory(location, prefix)?.filter(|memory| memory.age > age) else { return Ok(()) };
+    /// How old the store was when it was last used under `prefix`; 0 if it never was.
+    pub fn remembered_age(&self, location: &StoreLocation, prefix: &str) -> Result<u64, Failure> {
+        Ok(self.memory(location, prefix)?.map_or(0, |memory| memory.age))
+    }
+
+    /// Fails if the store, which is `age` old, was older when it was last used: it is a copy from before.
+    ///
+    /// `remembered` must have been read before the age was: another process may use the store in between.
+    pub fn check_age(&self, location: &StoreLocation, prefix: &str, remembered: u64, age: u64) -> Result<(), Failure> {
+        if remembered <= age {
+            return Ok(());
+        }
         let file = self.memory_file(location, prefix)?;
+        let address = address_of(location)?;
         Err(Failure::new(
             ExitCode::StoreForgot,
-            format!("the store at `{}` is an older copy of itself", memory.address),
+            format!("the store at `{}` is an older copy of itself", String::from_utf8_lossy(&address)),
         )
-        .caused_by(format!("it is of age {age}, and was of age {} when it was last used", memory.age))
+        .caused_by(format!("it is of age {age}, and was of age {remembered} when it was last used"))
         .hint(format!(
             "put the newest copy back; to go on with this one, knowing that it accepts again what was taken in \
                  since, delete `{}`",
@@ -260,10 +270,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::at(dir.path().to_owned());
         let store = location("file:/s");
-        assert_eq!(state.check_age(&store, "p:", 0), Ok(()));
+        assert_eq!(state.remembered_age(&store, "p:"), Ok(0));
         state.remember(&store, "p:", "one", 7).unwrap();
-        assert_eq!(state.check_age(&store, "p:", 7), Ok(()));
-        assert_eq!(state.check_age(&store, "p:", 6).unwrap_err().exit.number(), 76);
+        let remembered = state.remembered_age(&store, "p:").unwrap();
+        assert_eq!(state.check_age(&store, "p:", remembered, 7), Ok(()));
+        assert_eq!(state.check_age(&store, "p:", remembered, 6).unwrap_err().exit.number(), 76);
     }
 
     #[test]

@@ -26,8 +26,10 @@ impl<'a> UsedStore<'a> {
     ) -> anyhow::Result<Self> {
         let config = settings.store_config(access == Access::Read, terminal)?;
         let config = StoreConfig { access, interrupt: interrupt.clone(), ..config };
+        let state = settings.state()?;
+        let remembered = state.remembered_age(&config.location, &config.prefix)?;
         let opened = store::open(&config)?;
-        settings.state()?.check_age(&config.location, &config.prefix, opened.age)?;
+        state.check_age(&config.location, &config.prefix, remembered, opened.age)?;
         let used = Self { store: opened.store, settings, access, sentinel: opened.sentinel };
         used.remember(opened.age)?;
         if opened.is_new {

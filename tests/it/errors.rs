@@ -7,7 +7,8 @@ use std::process::Command;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::env::{Env, HEADER, STORES, StoreKind};
+use crate::env::{Env, HEADER, NOW, STORES, StoreKind, files_of};
+use crate::stopped::StoppedRun;
 
 const ROW: &str = "DE-main,T1,-12.50,EUR,2026-07-01\n";
 
@@ -282,6 +283,27 @@ fn a_store_that_is_an_older_copy_or_cut_off() {
     assert!(ran.stderr.contains("`data.mdb` was cut off"), "{}", ran.stderr);
     std::fs::write(&data, &newer).unwrap();
     env.ingest(&["august.csv"]).check_silent();
+}
+
+#[test]
+fn a_store_that_others_use_meanwhile_is_no_older_copy() {
+    for store in STORES {
+        // Before and behind the reading of what is remembered of the store: it is looked at, opened, and looked at once
+        // more, first for the store's identity, then for its age, and then to remember the new age.
+        for look in 1..=6 {
+            let env = Env::new(*store);
+            env.write("june.csv", feed());
+            env.write("july.csv", format!("{HEADER}\n{ROW}"));
+            env.ingest(&["june.csv"]).check_silent();
+            let memories = env.store_folder().with_file_name("stores");
+            let names: Vec<_> = files_of(&memories).into_keys().collect();
+            let memory = memories.join(names.first().expect("it remembers the store"));
+            let command = env.command(&["ingest", "june.csv", "--now", NOW]);
+            let stopped = StoppedRun::start_until(&env, &command, ("statx", look), &[memory.to_str().unwrap()]);
+            env.ingest(&["july.csv"]).check(0, "");
+            stopped.go_on().check(0, "");
+        }
+    }
 }
 
 #[test]
