@@ -19,12 +19,16 @@ pub fn sync_folder(folder: &Path) -> Result<(), OutputError> {
 
 /// Whether the temporary of `output` is in its folder.
 pub fn is_waiting(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) -> bool {
-    attempt.temporary_of(&names.folder.join(&output.name)).symlink_metadata().is_ok()
+    temporary_of(names, attempt, output).symlink_metadata().is_ok()
 }
 
 /// Whether the temporary of `output` is there as it was sealed.
 pub fn is_waiting_whole(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) -> Result<bool, OutputError> {
-    is_sealed(&attempt.temporary_of(&names.folder.join(&output.name)), output)
+    is_sealed(&temporary_of(names, attempt, output), output)
+}
+
+fn temporary_of(names: &OutputNames, attempt: &Attempt, output: &OutputRecord) -> PathBuf {
+    attempt.temporary_of(&names.folder.join(&output.name))
 }
 
 /// Whether `output` stands under its name as it was sealed.
