@@ -86,7 +86,8 @@ impl Canonical<'_> {
     }
 }
 
-/// Appends `text` as the inside of a JSON string: ASCII only, `\uXXXX` in lower case, as Python's `json.dumps` writes.
+/// Appends `text` as the inside of a JSON string: ASCII only, all else as `\u00e9` in lower case, as Python's
+/// `json.dumps` writes.
 fn write_escaped(text: &str, out: &mut Vec<u8>) {
     let plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
     if text.as_bytes().iter().all(plain) {
