@@ -48,7 +48,7 @@ pub(crate) struct Env {
 }
 
 /// The folders of a world.
-const FOLDERS: [&str; 2] = ["work", "home"];
+const FOLDERS: [&str; 2] = ["feeds", "home"];
 
 /// How a command ended, and what it said.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Env {
 
     /// A path in the working folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.root.join("work").join(name)
+        self.root.join("feeds").join(name)
     }
 
     /// The embedded store's folder, if nothing is set.

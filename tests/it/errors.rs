@@ -208,7 +208,7 @@ fn a_disk_without_room_for_the_outputs() {
         crate::env::assert_same(
             "standard error",
             &ran.stderr,
-            "error: could not write `[root]/work/out/july.accepted.csv`\n  caused by: No space left on device \
+            "error: could not write `[root]/feeds/out/july.accepted.csv`\n  caused by: No space left on device \
              (os error 28)\n  hint: nothing of this feed is published: mend the cause and repeat the command, the run \
              goes on\n",
         );
@@ -243,7 +243,7 @@ fn a_folder_that_cannot_be_written_to() {
     let ran = run_in_small_disk(&env, "ro", &["ingest", "july.csv", "--out-dir", "out"]).said_besides_store();
     ran.check(
         73,
-        "error: could not write the journal `[root]/work/out/july.journal.jsonl`\n  caused by: Read-only file system \
+        "error: could not write the journal `[root]/feeds/out/july.journal.jsonl`\n  caused by: Read-only file system \
          (os error 30)\n  hint: nothing of this feed is published: mend the cause and repeat the command, the run goes \
          on\n",
     );

@@ -79,10 +79,10 @@ const NEEDS_PERSON: Option<i32> = Some(3);
 const LAST_FILE: &str = "july.2.summary.json";
 
 /// Where that command writes its summary.
-const SUMMARY_TEMPORARY: &str = "/work/.july.summary.json.r-july.1.tmp";
+const SUMMARY_TEMPORARY: &str = "/feeds/.july.summary.json.r-july.1.tmp";
 
 /// The last line of this file says that the run is published; what fails from there on fails nothing.
-const JOURNAL: &str = "/work/july.journal.jsonl";
+const JOURNAL: &str = "/feeds/july.journal.jsonl";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {

@@ -77,7 +77,7 @@ fn a_run_that_is_taken_back_between_its_renames_never_gets_its_summary() {
         stopped.go_on().check(
             75,
             "error: run `r-july` was taken back in the middle of its publishing\n  hint: its files must not be posted: \
-             move those of `july.*` out of `[root]/work`, and repeat the command, which decides its records anew\n",
+             move those of `july.*` out of `[root]/feeds`, and repeat the command, which decides its records anew\n",
         );
         assert!(!env.path("july.summary.json").exists(), "renamed: {renamed}");
         check_accepted_once(&env, "july.2.accepted.csv");

@@ -212,7 +212,7 @@ fn without_a_terminal_success_is_silent_unless_words_are_asked_for() {
         "run `r-1.2` published (pass 2 over this feed): 9 records: 9 suppressed\n  suppressed              9  EUR in \
          2,450.00 out -968.70; JPY in 0 out -120,000; USD in 3,999.80 out -15.00\n  files       \
          quickstart.3.accepted.csv, quickstart.3.suppressed.csv, quickstart.3.audit.jsonl, \
-         quickstart.3.summary.json\n  folder      [root]/work\n  store       [store]\n  the name `quickstart` was taken: \
+         quickstart.3.summary.json\n  folder      [root]/feeds\n  store       [store]\n  the name `quickstart` was taken: \
          the files are `quickstart.3.*`\n",
     );
     env.write("bad.csv", format!("{HEADER}\nbad\n"));

@@ -50,15 +50,15 @@ fn every_run_is_listed_what_is_stuck_first() {
             "STATE       PASS  EPOCH  RUN       AGE\n\
              OPEN           1      1  r-august  [age]\n  \
                `august.csv` by [worker]; its lease is over\n  \
-               [root]/work/august.*\n\
+               [root]/feeds/august.*\n\
              PUBLISHED      1      1  r-july    [age]\n  \
                `july.csv` by [worker]\n  \
                30 records: 20 accepted, 10 suppressed\n  \
-               [root]/work/july.*\n\
+               [root]/feeds/july.*\n\
              PUBLISHED      1      1  r-june    [age]\n  \
                `june.csv` by [worker]\n  \
                30 records: 30 accepted\n  \
-               [root]/work/june.*\n",
+               [root]/feeds/june.*\n",
         );
         let ran = env.run(&["runs", "--state", "open", "--state", "SEALED", "--json"]);
         let listed = lines(&ran.stdout);

@@ -165,7 +165,7 @@ fn records_that_others_suppressed_are_handed_out_byte_for_byte() {
         );
         assert_eq!((env.files(), state(&env, "r-june").as_str()), (files, "PUBLISHED"));
         let ran = env.run(&["revert", "r-june", "--release-suppressed"]);
-        let file = "`[root]/work/july.released.csv`: ingest that file\n";
+        let file = "`[root]/feeds/july.released.csv`: ingest that file\n";
         ran.check(0, &format!("12 records that run `r-july` had suppressed are handed out in {file}"));
         let released = format!("{}{}", feed(20..30), rows(20..22));
         assert_eq!(env.text("july.released.csv"), released);
@@ -188,7 +188,7 @@ fn a_released_file_goes_where_it_is_told_and_replaces_nothing() {
     // What a process left that was killed while it wrote.
     std::fs::write(env.path("out/.july.released.csv.r-june.1.tmp"), "half").unwrap();
     let ran = env.run(&["revert", "r-june", "--release-suppressed", "--out-dir", "out"]);
-    assert!(ran.stderr.contains("`[root]/work/out/july.released.2.csv`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`[root]/feeds/out/july.released.2.csv`"), "{}", ran.stderr);
     let files = crate::env::files_of(&env.path("out"));
     assert_eq!(files.keys().collect::<Vec<_>>(), ["july.released.2.csv", "july.released.csv"]);
     assert_eq!(files["july.released.csv"], b"foreign\n");
@@ -199,7 +199,7 @@ fn files_that_were_not_published_so_are_not_handed_out() {
     for (name, change) in [("july.suppressed.csv", true), ("july.audit.jsonl", true), ("july.audit.jsonl", false)] {
         let env = overlap(Env::embedded());
         let path = env.path(name);
-        let shown = format!("`[root]/work/{name}`");
+        let shown = format!("`[root]/feeds/{name}`");
         let whole = env.text(name);
         if change {
             env.write(name, whole.replace("T20", "T21").replace("\"row\":1,", "\"row\":2,"));
@@ -375,7 +375,7 @@ fn a_run_that_cannot_be_published_says_what_is_in_its_way() {
         env.ingest(&STUCK).check(
             73,
             &format!(
-                "error: `[root]/work/july.suppressed.csv` exists and is never overwritten\n  {sealed}: move \
+                "error: `[root]/feeds/july.suppressed.csv` exists and is never overwritten\n  {sealed}: move \
                  the file away and repeat the command, the run goes on\n"
             ),
         );
@@ -398,7 +398,7 @@ fn a_stuck_run_whose_folder_is_gone_is_resolved_with_a_warning() {
         std::fs::remove_file(env.path("july.journal.jsonl")).unwrap();
         env.run(&["resolve", "r-july", "--lost"]).check(
             0,
-            "warning: the journal of run `r-july` is not in `[root]/work`: it does not say how it was resolved\n",
+            "warning: the journal of run `r-july` is not in `[root]/feeds`: it does not say how it was resolved\n",
         );
         assert!(!env.path("july.journal.jsonl").exists(), "a journal is not begun anew");
     }

@@ -41,7 +41,7 @@ run `r-july` published: 9 records: 7 accepted, 2 suppressed
   accepted                7  EUR in 2,450.00 out -925.95; JPY in 0 out -120,000; USD in 1,999.90 out -15.00
   suppressed              2  EUR in 0.00 out -42.75; USD in 1,999.90 out 0.00
   files       july.accepted.csv, july.suppressed.csv, july.audit.jsonl, july.summary.json
-  folder      [root]/work
+  folder      [root]/feeds
   store       [store]
 ";
 
