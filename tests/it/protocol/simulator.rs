@@ -229,15 +229,17 @@ impl Simulation {
                 self.world.hand_out(run, dependents);
                 self.reverting.remove(run);
             }
-            // On another host the same may be under way.
-            Next::Halted(_)
-                if !self.world.reverted.contains(run)
-                    && !self.processes.iter().any(|process| process.command == command) =>
-            {
+            Next::Halted(_) if !self.world.reverted.contains(run) && !self.is_being_reverted(run) => {
                 self.reverting.remove(run);
             }
             Next::Halted(_) | Next::Published(_) | Next::Call(_) => {}
         }
+    }
+
+    /// Whether a process takes `run` back, by this command or by another one that was given for it.
+    fn is_being_reverted(&self, run: &RunId) -> bool {
+        let is_meant = |process: &Process| matches!(&self.commands[process.command], Command::Revert { run: reverted } if reverted == run);
+        self.processes.iter().any(is_meant)
     }
 
     fn perform(&mut self, call: &Call, command: usize, host: usize, last: Option<&Call>, evictions: u32) -> Answer {
