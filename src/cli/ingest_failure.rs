@@ -7,7 +7,7 @@ use super::summary;
 use crate::input::InputError;
 use crate::output::OutputError;
 use crate::pipeline::IngestError;
-use crate::run::{FeedLockError, Names, ProtocolStop, StartRefusal};
+use crate::run::{FeedLockError, GateFailure, Names, ProtocolStop, StartRefusal};
 
 /// What stands after a failure that leaves the run open.
 const GOES_ON: &str = "nothing of this feed is published: mend the cause and repeat the command, the run goes on";
@@ -24,11 +24,19 @@ impl From<IngestError> for Failure {
             IngestError::Lock(error) => of_lock(&error, words),
             IngestError::Protocol(stop) => of_protocol(&stop, words),
             IngestError::Gate(stop) => {
-                let failure = Self::unfit_feed(words).hint(
-                    "nothing is published and no claim is kept: correct the feed, the profile or the expectation",
-                );
-                let first = stop.first_reject.iter().map(|note| summary::reject_line(&stop.feed, note));
-                first.fold(failure, Self::caused_by)
+                let hint = match stop.failure {
+                    GateFailure::Conflicts { .. } => {
+                        "nothing is published and no claim is kept: repeat the command with `--dry-run` and \
+                         `--conflict-limit 100` to see what differs"
+                    }
+                    GateFailure::Records { .. } | GateFailure::Total { .. } | GateFailure::Rejects { .. } => {
+                        "nothing is published and no claim is kept: correct the feed, the profile or the expectation"
+                    }
+                };
+                let failure = Self::unfit_feed(words).hint(hint);
+                let reject = stop.first_reject.iter().map(|note| summary::reject_line(&stop.feed, note));
+                let conflict = stop.first_conflict.iter().map(|note| summary::conflict_line(&stop.feed, note));
+                reject.chain(conflict).fold(failure, Self::caused_by)
             }
             IngestError::Interrupted { signal, .. } => {
                 Self::new(ExitCode::of_signal(signal), words).hint(REPEAT_TO_GO_ON)
@@ -80,7 +88,7 @@ fn of_protocol(stop: &ProtocolStop, words: String) -> Failure {
         ProtocolStop::RecordGone { .. } => Failure::new(ExitCode::StoreForgot, words).hint(
             "nothing of this input is published: put the newest copy of the store back before anything is ingested again",
         ),
-        ProtocolStop::Unsettled { .. } | ProtocolStop::NotFreed { .. } => {
+        ProtocolStop::Unsettled { .. } => {
             Failure::new(ExitCode::TryLater, words).hint(REPEAT_TO_GO_ON)
         }
         ProtocolStop::Stuck { run, .. } => Failure::new(ExitCode::StoreForgot, words).hint(format!(

@@ -132,10 +132,12 @@ settings! {
     max_outage_s: Whole<0, 86_400> = "0", "SECONDS";
     /// Leave a run alone for this many seconds after the last sign of life of its worker.
     lease_s: Whole<10, 3600> = "60", "SECONDS";
-    /// Find records whose content changed under one bank id; this version has only `false`.
-    drift_check: bool = "false", "BOOL";
+    /// Divert records whose payment was taken in before with other content.
+    drift_check: bool = "true", "BOOL";
     /// Lay claims out in this way; this version does not have `compact`.
     layout: Layout = "shared", "LAYOUT";
+    /// Make a new Redis store for this many records.
+    expected_records: Whole<1, 5_000_000_000> = "4000000", "COUNT";
     /// Send this many claims in one round trip or transaction; chosen by the store if not set.
     batch_size: Whole<1, 10_000> = unset, "COUNT";
     /// Use this many threads; one for each core if not set.
@@ -146,7 +148,7 @@ settings! {
     wait_timeout_ms: Whole<1, 10_000> = "10", "MILLISECONDS";
     /// Refuse a feed of whose records more than this share is rejected; by default not before 20 are.
     reject_limit: Percent = "50", "PERCENT";
-    /// Refuse a feed of whose records more than this share is in conflict; without effect in this version.
+    /// Refuse a feed of whose records more than this share is in conflict; by default not before 20 are.
     conflict_limit: Percent = "5", "PERCENT";
     /// Log in to the store as this user.
     username: Text = unset, "NAME";
@@ -225,7 +227,6 @@ impl Settings {
         let refusals = [
             (self.fail_mode.value == FailMode::Open, self.fail_mode.shown("fail_mode"), "leave it at `closed`"),
             (self.layout.value == Layout::Compact, self.layout.shown("layout"), "leave it at `shared`"),
-            (self.drift_check.value, self.drift_check.shown("drift_check"), "leave it at `false`"),
         ];
         match refusals.into_iter().find(|(is_refused, ..)| *is_refused) {
             None => Ok(()),
@@ -279,6 +280,7 @@ impl Settings {
         Ok(StoreConfig {
             location,
             prefix,
+            expected_records: self.expected_records.value.get(),
             claim_ttl: self.claim_ttl(),
             lock_timeout: Duration::from_millis(self.lock_timeout_ms.value.get()),
             batch_size: self.batch_size.as_ref().map(|setting| small(setting.value.get())),

@@ -187,7 +187,7 @@ impl std::fmt::Debug for World {
 
 #[test]
 fn what_this_version_has_not_is_refused() {
-    for (key, value) in [("fail_mode", "open"), ("layout", "compact"), ("drift_check", "true")] {
+    for (key, value) in [("fail_mode", "open"), ("layout", "compact")] {
         for (world, exit) in [(World::new().flag(key, value), 2), (World::new().variable(&variable_of(key), value), 78)]
         {
             let (code, text) = world.refusal();

@@ -5,9 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::number::{counted, grouped, grouped_decimal};
-use crate::domain::{Decision, Money, RunCounts};
+use crate::domain::{Basis, Decision, Money, RunCounts};
 use crate::output::OutputNames;
-use crate::pipeline::{DryRunReport, Holder, IngestReport, RejectNote};
+use crate::pipeline::{ConflictNote, DryRunReport, Holder, IngestReport, RejectNote};
+
+/// Most conflicts that the operator is told of one by one.
+const CONFLICTS_TOLD_MAX: usize = 20;
 
 /// Most runs that the operator is told of one by one.
 const HOLDERS_TOLD_MAX: usize = 10;
@@ -72,6 +75,34 @@ pub(super) fn reject_lines(feed: &str, notes: &[RejectNote], rejected: u64) -> V
         lines.push(format!("{feed}: {} more are in the rejected file", counted(rejected - told, "rejected record")));
     }
     lines
+}
+
+/// The line of a conflict: where, which fields differ, where the first content stands.
+pub(super) fn conflict_line(feed: &str, note: &ConflictNote) -> String {
+    let first = first_sight(&note.basis);
+    format!("{feed}:{}: conflict: {}, {first}", note.line_number, note.conflict.description())
+}
+
+/// One line for each conflict that is told of, and one for the rest.
+pub(super) fn conflict_lines(feed: &str, notes: &[ConflictNote], conflicts: u64) -> Vec<String> {
+    let mut lines: Vec<_> = notes.iter().take(CONFLICTS_TOLD_MAX).map(|note| conflict_line(feed, note)).collect();
+    let told = lines.len() as u64;
+    if conflicts > told && told > 0 {
+        lines.push(format!("{feed}: {} more are in the conflicts file", counted(conflicts - told, "conflict")));
+    }
+    lines
+}
+
+/// Where a payment stands, as the operator finds it.
+fn first_sight(basis: &Basis) -> String {
+    match basis {
+        Basis::Row { row, feed: None, .. } => format!("in row {row} of this feed"),
+        Basis::Row { owner, row, feed: Some(feed) } => {
+            format!("in row {row} of `{}` (run `{}`)", feed.feed_name, owner.run)
+        }
+        Basis::OtherWriter(writer) => format!("by another writer as `{}`", writer.0),
+        Basis::Unreadable => "by a writer that cannot be read".to_owned(),
+    }
 }
 
 /// What to do about held records: which runs hold them.

@@ -34,6 +34,11 @@ impl Currency {
         std::str::from_utf8(&self.0).expect("a currency is three ASCII letters")
     }
 
+    /// The three letters, upper-case.
+    pub(super) fn as_bytes(&self) -> &[u8; 3] {
+        &self.0
+    }
+
     /// How many decimals the currency is written with.
     pub fn minor_units(&self) -> u32 {
         let listed = MINOR_UNITS.iter().find(|(codes, _)| codes.chunks_exact(3).any(|code| code == self.0));

@@ -4,7 +4,9 @@
 
 use super::posted_at::PostedAt;
 use super::text::trim;
-use super::{Amount, Currency, Field, IdentityHash, PostedDay, RawRecord, SourceHash, Zone};
+use super::{
+    Amount, Claim, ClaimScope, Currency, Field, FieldChecks, IdentityHash, PostedDay, RawRecord, SourceHash, Zone,
+};
 
 /// Version of the canonical form; written to stores, which refuse another one.
 pub const CANONICAL_VERSION: u32 = 1;
@@ -20,10 +22,21 @@ pub struct Canonicalizer {
 #[derive(Debug)]
 pub struct Canonical<'a> {
     json: &'a [u8],
-    raw: RawRecord<'a>,
+    parts: Parts,
     pub amount: Amount,
     pub currency: Currency,
     pub posted_day: PostedDay,
+}
+
+/// Where in the canonical JSON the values stand.
+#[derive(Debug)]
+struct Parts {
+    account_end: usize,
+    amount_start: usize,
+    amount_end: usize,
+    bank_id_end: usize,
+    posted_start: usize,
+    posted_end: usize,
 }
 
 impl Canonicalizer {
@@ -49,17 +62,23 @@ impl Canonicalizer {
         let out = &mut self.json;
         out.extend_from_slice(b"{\"account_id\":\"");
         write_escaped(account_id, out);
+        let account_end = out.len();
         out.extend_from_slice(b"\",\"amount\":\"");
+        let amount_start = out.len();
         amount.write_canonical(currency, out);
+        let amount_end = out.len();
         out.extend_from_slice(b"\",\"bank_txn_id\":\"");
         write_escaped(bank_txn_id, out);
+        let bank_id_end = out.len();
         out.extend_from_slice(b"\",\"currency\":\"");
         out.extend_from_slice(currency.as_str().as_bytes());
         out.extend_from_slice(b"\",\"posted_at\":\"");
+        let posted_start = out.len();
         posted_at.write_canonical(out);
+        let posted_end = out.len();
         out.extend_from_slice(b"\"}");
-        let raw = RawRecord { account_id, bank_txn_id, ..*raw };
-        Ok(Canonical { json: &self.json, raw, amount, currency, posted_day: posted_at.day() })
+        let parts = Parts { account_end, amount_start, amount_end, bank_id_end, posted_start, posted_end };
+        Ok(Canonical { json: &self.json, parts, amount, currency, posted_day: posted_at.day() })
     }
 }
 
@@ -74,15 +93,25 @@ impl Canonical<'_> {
         SourceHash::of(self.json)
     }
 
+    /// The claim of this record as the `row`-th of its feed.
+    pub fn claim(&self, scope: ClaimScope, row: u64) -> Claim {
+        let (source_hash, identity, checks) = (self.source_hash(), self.identity_hash(), self.checks());
+        Claim { source_hash, identity, checks, scope, posted_day: self.posted_day, row }
+    }
+
+    /// A short check of each field that the identity leaves open.
+    fn checks(&self) -> FieldChecks {
+        let Parts { amount_start, amount_end, posted_start, posted_end, .. } = self.parts;
+        let (amount, posted_at) = (&self.json[amount_start..amount_end], &self.json[posted_start..posted_end]);
+        FieldChecks::of(amount, self.currency.as_bytes(), posted_at)
+    }
+
     /// The hash over account and bank id alone.
     pub fn identity_hash(&self) -> IdentityHash {
-        let mut json = Vec::with_capacity(self.json.len());
-        json.extend_from_slice(b"{\"account_id\":\"");
-        write_escaped(self.raw.account_id, &mut json);
-        json.extend_from_slice(b"\",\"bank_txn_id\":\"");
-        write_escaped(self.raw.bank_txn_id, &mut json);
-        json.extend_from_slice(b"\"}");
-        IdentityHash::of(&json)
+        // The JSON of these two fields is that of all five without what stands between and behind them.
+        let Parts { account_end, amount_end, bank_id_end, .. } = self.parts;
+        let (account, bank_id) = (&self.json[..account_end], &self.json[amount_end..bank_id_end]);
+        IdentityHash::of_parts([account, bank_id, b"\"}"])
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ClaimOutcome, Marker, Owner, RunId, RunState};
+use super::{ClaimOutcome, Content, Marker, Original, Owner, RunId, RunState};
 
 /// What becomes of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,13 +94,22 @@ pub enum Basis {
 pub struct Decided {
     pub decision: Decision,
     pub basis: Option<Basis>,
+    /// What stands for the payment, where it is not what the record says.
+    pub original: Option<Box<Content>>,
+}
+
+impl Decided {
+    /// A decision that rests on no earlier sight of the record.
+    pub fn on_nothing(decision: Decision) -> Self {
+        Self { decision, basis: None, original: None }
+    }
 }
 
 /// What the state of a foreign run says of a record that it has claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     /// A published output holds the record.
-    Suppress,
+    Stand,
     /// The run may still publish it.
     Hold,
     /// The run cannot publish it any more, or did not: the claim may be taken over.
@@ -114,7 +123,7 @@ pub enum Judgement {
 pub fn judge(epoch: u32, view: Option<&RunView>) -> Judgement {
     let Some(view) = view.filter(|view| epoch <= view.epoch) else { return Judgement::Hold };
     match view.state {
-        RunState::Published if epoch == view.epoch => Judgement::Suppress,
+        RunState::Published if epoch == view.epoch => Judgement::Stand,
         RunState::Published | RunState::Fenced | RunState::Reverted => Judgement::TakeOver,
         RunState::Open | RunState::Sealed | RunState::Publishing => Judgement::Hold,
     }
@@ -122,37 +131,42 @@ pub fn judge(epoch: u32, view: Option<&RunView>) -> Judgement {
 
 /// Decides one record of run `run` by the store's answer; `view` tells what is known of another run.
 ///
-/// Only what a published attempt accepted suppresses; what might be taken over and was not is held.
+/// Only what a published attempt accepted suppresses, or conflicts; what might be taken over and was not is held.
 pub fn decide(
     run: &RunId,
     row: u64,
     outcome: ClaimOutcome,
     view: impl FnOnce(&RunId) -> Option<Arc<RunView>>,
 ) -> Decided {
-    let marker = match outcome {
-        ClaimOutcome::Novel => return Decided { decision: Decision::Accepted, basis: None },
-        ClaimOutcome::Found(marker) => marker,
+    let (marker, original) = match outcome {
+        ClaimOutcome::Novel => return Decided::on_nothing(Decision::Accepted),
+        ClaimOutcome::Found(marker) => (marker, None),
+        ClaimOutcome::Differs(differing) => {
+            let Original { marker, content } = *differing;
+            (marker, Some(Box::new(content)))
+        }
     };
+    let known = if original.is_some() { Decision::Conflict } else { Decision::Suppressed };
     let (decision, basis) = match marker {
         Marker::Unreadable => (Decision::Held, Basis::Unreadable),
-        Marker::OtherWriter(writer) => (Decision::Suppressed, Basis::OtherWriter(writer)),
+        Marker::OtherWriter(writer) => (known, Basis::OtherWriter(writer)),
         Marker::Run { owner, row: first } if owner.run == *run => {
-            if first == row {
+            if first == row && original.is_none() {
                 // Our own claim, seen again: an answer that was lost, or an attempt that died.
-                return Decided { decision: Decision::Accepted, basis: None };
+                return Decided::on_nothing(Decision::Accepted);
             }
-            (Decision::Suppressed, Basis::Row { owner, row: first, feed: None })
+            (known, Basis::Row { owner, row: first, feed: None })
         }
         Marker::Run { owner, row: first } => {
             let feed = view(&owner.run);
             let decision = match judge(owner.epoch, feed.as_deref()) {
-                Judgement::Suppress => Decision::Suppressed,
+                Judgement::Stand => known,
                 Judgement::Hold | Judgement::TakeOver => Decision::Held,
             };
             (decision, Basis::Row { owner, row: first, feed })
         }
     };
-    Decided { decision, basis: Some(basis) }
+    Decided { decision, basis: Some(basis), original }
 }
 
 #[cfg(test)]
@@ -186,12 +200,12 @@ mod tests {
 
     #[test]
     fn a_claim_is_taken_over_where_its_attempt_cannot_publish_any_more() {
-        use Judgement::{Hold, Suppress, TakeOver};
+        use Judgement::{Hold, Stand, TakeOver};
         for (state, earlier, same, later) in [
             (RunState::Open, Hold, Hold, Hold),
             (RunState::Sealed, Hold, Hold, Hold),
             (RunState::Publishing, Hold, Hold, Hold),
-            (RunState::Published, TakeOver, Suppress, Hold),
+            (RunState::Published, TakeOver, Stand, Hold),
             (RunState::Fenced, TakeOver, TakeOver, Hold),
             (RunState::Reverted, TakeOver, TakeOver, Hold),
         ] {
@@ -213,6 +227,24 @@ mod tests {
         let writer = Marker::OtherWriter(Arc::new(("webhook-1".into(), "2026-07-15T09:03:00Z".into())));
         assert_eq!(check(ClaimOutcome::Found(writer), None), Decision::Suppressed);
         assert_eq!(check(ClaimOutcome::Found(Marker::Unreadable), None), Decision::Held);
+    }
+
+    #[test]
+    fn another_content_of_the_payment_conflicts_where_the_same_one_would_suppress() {
+        let content = Content::from_bytes([7; Content::LEN]);
+        let differing = |marker| ClaimOutcome::Differs(Box::new(Original { marker, content }));
+        let run = |name: &str, row| Marker::Run { owner: owner(name), row };
+        for state in RunState::ALL {
+            let expected = if state == RunState::Published { Decision::Conflict } else { Decision::Held };
+            assert_eq!(check(differing(run("r-june", 7)), Some(state)), expected, "{state:?}");
+        }
+        assert_eq!(check(differing(run("r-june", 7)), None), Decision::Held);
+        assert_eq!(check(differing(run("r-july", 3)), None), Decision::Conflict, "an earlier row of the feed");
+        let writer = Marker::OtherWriter(Arc::new(("webhook-1".into(), "2026-07-15T09:03:00Z".into())));
+        assert_eq!(check(differing(writer), None), Decision::Conflict);
+        assert_eq!(check(differing(Marker::Unreadable), None), Decision::Held);
+        let decided = decide(&RunId::parse("r-july").unwrap(), 7, differing(run("r-july", 3)), |_| None);
+        assert_eq!(decided.original.as_deref(), Some(&content));
     }
 
     #[test]

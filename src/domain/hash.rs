@@ -37,6 +37,11 @@ macro_rules! sha256_type {
                 Self(sha2::Sha256::digest(bytes).into())
             }
 
+            /// The SHA-256 of all `parts`, one behind the other.
+            pub fn of_parts<const N: usize>(parts: [&[u8]; N]) -> Self {
+                Self(parts.into_iter().fold(sha2::Sha256::new(), sha2::Digest::chain_update).finalize().into())
+            }
+
             /// A hash that was computed elsewhere.
             pub fn from_bytes(bytes: [u8; 32]) -> Self {
                 Self(bytes)

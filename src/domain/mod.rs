@@ -3,6 +3,7 @@
 mod amount;
 mod canonical;
 mod claim;
+mod content;
 mod decision;
 mod hash;
 mod ids;
@@ -17,7 +18,8 @@ mod text;
 
 pub use amount::{Amount, Currency};
 pub use canonical::{CANONICAL_VERSION, Canonical, Canonicalizer};
-pub use claim::{Adoption, Bid, Claim, ClaimOutcome, Marker, Owner};
+pub use claim::{Adoption, Bid, Claim, ClaimOutcome, ClaimScope, Marker, Original, Owner};
+pub use content::{Content, FieldChecks};
 pub use decision::{Basis, Decided, Decision, Judgement, RunView, decide, judge};
 pub use hash::{Digest, IdentityHash, SourceHash, write_hex};
 pub use ids::{RunId, RunIdError};

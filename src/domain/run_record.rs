@@ -1,6 +1,6 @@
 //! What a store remembers of a run.
 
-use super::{Digest, Lineage, RunId};
+use super::{Digest, Lineage, Owner, RunId};
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,6 +95,11 @@ impl RunRecord {
     /// Whether the attempt `epoch` may still bring the run to its end: then its lease is its own to renew.
     pub fn is_alive_in(&self, epoch: u32) -> bool {
         self.epoch == epoch && !matches!(self.state, RunState::Fenced | RunState::Reverted)
+    }
+
+    /// The owner of the claims that this attempt makes.
+    pub fn owner(&self) -> Owner {
+        Owner { run: self.run.clone(), epoch: self.epoch, seen_at: self.opened_at.clone() }
     }
 
     /// The first attempt at `run`, in `state` and with as little as can be, for tests to vary.

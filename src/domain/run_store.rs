@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Adoption, Bid, Claim, ClaimOutcome, Digest, Marker, RunId, RunRecord, RunState};
+use super::{Adoption, Bid, Claim, ClaimOutcome, Digest, RunId, RunRecord, RunState};
 
 /// How a run record must stand for a change to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,8 +79,8 @@ pub trait RunStore {
 
     /// Makes every claim of `claims` under `bid`; the outcomes come back in the order of `claims`.
     ///
-    /// Of equal source hashes the first in `claims` wins. An error leaves open which claims were made: asking again
-    /// finds them as the run's own.
+    /// Of equal source hashes the first in `claims` wins, and so does of several contents of a payment. An error leaves
+    /// open which claims were made: asking again finds them as the run's own.
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, Self::Error>;
 
     /// How often an answer was lost and its claims were asked again, by this handle: what was asked first may be carried
@@ -92,11 +92,12 @@ pub trait RunStore {
     /// True also where the new marker stands already: an answer that was lost.
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, Self::Error>;
 
-    /// The markers that stand under the hashes of `claims`, in their order; writes nothing.
-    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, Self::Error>;
+    /// What stands for `claims`, in their order; writes nothing. What nobody has claimed is novel.
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, Self::Error>;
 
     /// Frees those of `claims` whose marker is of `run` and of an epoch up to `epoch`; says how many there were.
     ///
+    /// Another content of the same payment stays.
     /// A later attempt at the run may have begun: its claims are not the caller's to free.
     fn release(&mut self, run: &RunId, epoch: u32, claims: &[Claim]) -> Result<u64, Self::Error>;
 

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{Attempt, HashedFile, OutputError};
-use crate::domain::{Basis, Decided, Decision, Digest, OutputRecord, RejectReason, RunCounts, SourceHash, write_hex};
+use super::{Attempt, Conflict, HashedFile, OutputError};
+use crate::domain::{Basis, Claim, Decided, Decision, Digest, OutputRecord, RejectReason, RunCounts, write_hex};
 
 /// Events between two links of the chain.
 const EVENTS_PER_LINK: u64 = 1_000;
@@ -39,7 +39,7 @@ pub struct CheckedRecord<'a> {
     pub row: u64,
     pub line_number: u64,
     /// None for a rejected line.
-    pub source_hash: Option<&'a SourceHash>,
+    pub claim: Option<&'a Claim>,
     pub decided: &'a Decided,
     pub reject_reason: Option<&'a RejectReason>,
 }
@@ -124,9 +124,9 @@ impl AuditLog {
         let out = self.file.buffer();
         out.extend_from_slice(&self.checked_head);
         write_number(record.row, out);
-        if let Some(hash) = record.source_hash {
+        if let Some(claim) = record.claim {
             out.extend_from_slice(b"\",\"source_hash\":\"");
-            write_hex(hash.as_bytes(), out);
+            write_hex(claim.source_hash.as_bytes(), out);
         }
         out.extend_from_slice(b"\",\"match_decision\":\"");
         out.extend_from_slice(record.decided.decision.wire_name().as_bytes());
@@ -139,6 +139,11 @@ impl AuditLog {
         }
         if let Some(basis) = &record.decided.basis {
             write_basis(basis, record.decided.decision, &self.own_trace, &self.feed_name, out);
+        }
+        if let Some(conflict) = record.claim.and_then(|claim| Conflict::of(record.decided, claim)) {
+            out.push(b',');
+            out.extend_from_slice(&json(&conflict).as_bytes()[1..]);
+            out.pop();
         }
         out.extend_from_slice(b"}\n");
         self.count_event()

@@ -4,6 +4,7 @@
 //! the run is sealed, and nothing is ever overwritten.
 
 mod audit;
+mod conflict;
 mod decision_files;
 mod error;
 mod hashed_file;
@@ -12,6 +13,7 @@ mod publish;
 mod summary;
 
 pub use audit::{AuditLog, CheckedRecord, FeedFacts};
+pub use conflict::Conflict;
 pub use decision_files::DecisionFiles;
 pub use error::OutputError;
 pub use hashed_file::HashedFile;

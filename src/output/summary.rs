@@ -45,6 +45,10 @@ pub struct GatesTold {
     pub expected_totals: BTreeMap<String, String>,
     pub reject_limit_percent: u64,
     pub rejected: u64,
+    pub conflict_limit_percent: u64,
+    pub conflicts: u64,
+    /// The share of conflicts, of a million records. Usual is less than 100.
+    pub conflicts_per_million: u64,
 }
 
 /// How the run went on this machine.

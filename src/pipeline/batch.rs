@@ -1,6 +1,6 @@
 //! What travels between the stages.
 
-use crate::domain::{Amount, Claim, ClaimOutcome, Currency, Decided, Money, PostedDay, RejectReason, SourceHash};
+use crate::domain::{Amount, Claim, ClaimOutcome, Currency, Decided, Money, RejectReason};
 use crate::input::{FeedBlock, SkipRule};
 use crate::run::Views;
 
@@ -34,9 +34,16 @@ pub(super) struct HashedLine {
 
 #[derive(Debug)]
 pub(super) enum HashedContent {
-    Record { source_hash: SourceHash, posted_day: PostedDay, currency: Currency, amount: Amount },
+    Record(HashedRecord),
     Rejected(Box<RejectedLine>),
     Skipped(SkipRule),
+}
+
+#[derive(Debug)]
+pub(super) struct HashedRecord {
+    pub(super) claim: Claim,
+    pub(super) currency: Currency,
+    pub(super) amount: Amount,
 }
 
 #[derive(Debug)]
@@ -50,7 +57,7 @@ impl HashedContent {
     /// The money of a record, where it is readable.
     pub(super) fn money(&self) -> Option<(Currency, Amount)> {
         match self {
-            Self::Record { currency, amount, .. } => Some((*currency, *amount)),
+            Self::Record(record) => Some((record.currency, record.amount)),
             Self::Rejected(line) => line.money,
             Self::Skipped(_) => None,
         }
@@ -85,19 +92,12 @@ pub(super) struct DecidedBatch {
 }
 
 impl Batch {
-    /// Adds a block and makes the claims of its records.
+    /// Adds a block and the claims of its records.
     pub(super) fn push(&mut self, block: HashedBlock) {
-        let mut row = block.first_row;
-        for line in &block.lines {
-            match &line.content {
-                HashedContent::Record { source_hash, posted_day, .. } => {
-                    self.claims.push(Claim { source_hash: *source_hash, posted_day: *posted_day, row });
-                    row += 1;
-                }
-                HashedContent::Rejected(_) => row += 1,
-                HashedContent::Skipped(_) => {}
-            }
-        }
+        self.claims.extend(block.lines.iter().filter_map(|line| match &line.content {
+            HashedContent::Record(record) => Some(record.claim),
+            HashedContent::Rejected(_) | HashedContent::Skipped(_) => None,
+        }));
         self.bytes += block.raw.len() as u64;
         self.blocks.push(block);
     }

@@ -52,7 +52,7 @@ pub(super) fn close(
     outputs.push(summary_output);
     // The names of the temporaries must outlive a power cut before the seal says that they are complete.
     sync_folder(&names.folder)?;
-    let told = Told { rejects: totals.rejects, holders, summary: summary_json };
+    let told = Told { rejects: totals.rejects, conflicts: totals.conflicts, holders, summary: summary_json };
     Ok((Completed { counts: totals.counts, outputs, audit_chain }, told))
 }
 
@@ -70,8 +70,15 @@ fn check_control_totals(totals: &RecordTotals, collected: &Collected) -> Result<
 pub(super) fn check_gates(request: &IngestRequest, totals: &RecordTotals, money_in: &Money) -> Result<(), IngestError> {
     request.gates.check(&totals.counts, money_in).map_err(|failure| {
         let is_of_rejects = matches!(failure, GateFailure::Rejects { .. });
+        let is_of_conflicts = matches!(failure, GateFailure::Conflicts { .. });
         let first_reject = totals.rejects.first().filter(|_| is_of_rejects).cloned();
-        IngestError::Gate(Box::new(GateStop { feed: request.feed.shown.clone(), failure, first_reject }))
+        let first_conflict = totals.conflicts.first().filter(|_| is_of_conflicts).cloned();
+        IngestError::Gate(Box::new(GateStop {
+            feed: request.feed.shown.clone(),
+            failure,
+            first_reject,
+            first_conflict,
+        }))
     })
 }
 
@@ -84,6 +91,9 @@ fn gates_told(gates: &Gates, counts: &RunCounts) -> GatesTold {
         expected_totals: gates.totals.iter().map(total).collect(),
         reject_limit_percent: gates.reject_limit,
         rejected: counts[Decision::Rejected.index()],
+        conflict_limit_percent: gates.conflict_limit,
+        conflicts: counts[Decision::Conflict.index()],
+        conflicts_per_million: Gates::conflicts_per_million(counts),
     }
 }
 

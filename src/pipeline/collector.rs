@@ -2,9 +2,10 @@
 
 use super::batch::{Batch, HashedBlock};
 use super::error::IngestError;
+use super::hasher::Hashing;
 use super::stages::read_and_hash;
 use crate::domain::{Claim, Digest, Money};
-use crate::input::{FeedReader, Profile};
+use crate::input::FeedReader;
 
 /// Bytes of a feed in one batch, whatever the number of its records: this bounds memory.
 const BATCH_BYTES_MAX: u64 = 12 * 1024 * 1024;
@@ -35,13 +36,8 @@ impl<F: FnMut(Batch) -> Result<Vec<Claim>, IngestError>> Collector<F> {
     }
 
     /// Reads `feed` to its end and hands all of it on.
-    pub(super) fn collect(
-        mut self,
-        feed: Box<dyn FeedReader>,
-        profile: &Profile,
-        threads: usize,
-    ) -> Result<Collected, IngestError> {
-        let digest = read_and_hash(feed, profile, threads, |block| self.push(block))?;
+    pub(super) fn collect(mut self, feed: Box<dyn FeedReader>, hashing: Hashing<'_>) -> Result<Collected, IngestError> {
+        let digest = read_and_hash(feed, hashing, |block| self.push(block))?;
         self.hand_on()?;
         Ok(Collected { digest, records: self.records, money: self.money })
     }

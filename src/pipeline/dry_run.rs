@@ -1,6 +1,7 @@
 //! What a run that started now would decide; nothing is written, nowhere.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::batch::{Batch, DecidedBatch, HashedBlock};
 use super::closing::check_gates;
@@ -8,10 +9,10 @@ use super::error::IngestError;
 use super::ingest::plan;
 use super::request::{IngestRequest, Progress};
 use super::stages::read_and_hash;
-use super::writers::{RecordTotals, RejectNote, count_batch};
+use super::writers::{ConflictNote, RecordTotals, RejectNote, count_batch};
 use crate::domain::{
-    ClaimOutcome, Decided, Decision, Judgement, KnownRun, Lease, Marker, Money, RunCounts, RunId, RunState, RunView,
-    decide, judge,
+    Claim, ClaimScope, Content, Decided, Decision, Judgement, KnownRun, Lease, Money, RunCounts, RunId, RunState,
+    RunView, decide, judge,
 };
 use crate::run::{FeedLock, Start, Views, choose, view_of};
 use crate::store::{Store, StoreError};
@@ -26,16 +27,36 @@ pub struct DryRunReport {
     pub counts: RunCounts,
     pub money: [Money; 6],
     pub rejects: Vec<RejectNote>,
+    /// Conflicts with what stands in the store.
+    pub conflicts: Vec<ConflictNote>,
 }
 
-/// The leading half of a source hash: enough to tell the records of one feed apart, at half the memory.
+/// The leading half of a hash: enough to tell the records of one feed apart, at half the memory.
 type ShortHash = [u8; 16];
 
 /// What would have been claimed so far, by the feeds before too: without claims nobody else remembers.
 ///
-/// 16 bytes a record.
+/// 34 bytes a record: what was claimed, a payment or a content of one, and the content.
 #[derive(Debug, Default)]
-pub struct WouldBeClaims(HashSet<ShortHash>);
+pub struct WouldBeClaims(HashMap<ShortHash, Content>);
+
+impl WouldBeClaims {
+    /// What would become of `claim`, which nobody has claimed in the store.
+    fn decide(&mut self, claim: &Claim) -> Decision {
+        let hash = match claim.scope {
+            ClaimScope::Payment => claim.identity.as_bytes(),
+            ClaimScope::Content => claim.source_hash.as_bytes(),
+        };
+        match self.0.entry(*hash.first_chunk().expect("a hash is longer than its half")) {
+            Entry::Vacant(place) => {
+                place.insert(claim.content());
+                Decision::Accepted
+            }
+            Entry::Occupied(first) if *first.get() == claim.content() => Decision::Suppressed,
+            Entry::Occupied(_) => Decision::Conflict,
+        }
+    }
+}
 
 /// Decides every record as a run would that started now and met nobody; checks the gates as it would.
 pub fn dry_run(
@@ -54,11 +75,10 @@ pub fn dry_run(
         Start::NextPass => unreachable!("`choose` goes on to the next pass"),
     };
     progress.start(&request.feed.shown, snapshot.bytes);
-    let mut looker =
-        Looker { run, store, seen: &mut claims.0, views: Views::default(), totals: RecordTotals::default() };
+    let mut looker = Looker { run, store, seen: claims, views: Views::default(), totals: RecordTotals::default() };
     let mut batch = Batch::default();
     let mut money_in = Money::default();
-    let read = read_and_hash(reader, &request.profile, request.threads, |block: HashedBlock| {
+    let read = read_and_hash(reader, request.hashing(), |block: HashedBlock| {
         money_in.add_all(&block.money);
         request.check_interrupt()?;
         batch.push(block);
@@ -74,14 +94,20 @@ pub fn dry_run(
     looker.look_up(batch)?;
     let Looker { run, totals, .. } = looker;
     check_gates(request, &totals, &money_in)?;
-    Ok(DryRunReport { run, counts: totals.counts, money: totals.money, rejects: totals.rejects })
+    Ok(DryRunReport {
+        run,
+        counts: totals.counts,
+        money: totals.money,
+        rejects: totals.rejects,
+        conflicts: totals.conflicts,
+    })
 }
 
 struct Looker<'a> {
     run: RunId,
     store: &'a mut dyn Store,
     /// The records that nobody has claimed.
-    seen: &'a mut HashSet<ShortHash>,
+    seen: &'a mut WouldBeClaims,
     views: Views,
     totals: RecordTotals,
 }
@@ -89,26 +115,22 @@ struct Looker<'a> {
 impl Looker<'_> {
     fn look_up(&mut self, batch: Batch) -> Result<(), IngestError> {
         let mut all_decided = Vec::with_capacity(batch.claims.len());
-        let markers = self.store.look_up(&batch.claims)?;
-        let outcomes: Vec<_> =
-            markers.into_iter().map(|marker| marker.map_or(ClaimOutcome::Novel, ClaimOutcome::Found)).collect();
+        let outcomes = self.store.look_up(&batch.claims)?;
         let store = &mut *self.store;
         self.views.load_owners_of(&outcomes, &self.run, |run| {
             Ok::<_, StoreError>(store.run_record(run)?.map(as_if_fenced))
         })?;
         for (claim, outcome) in batch.claims.iter().zip(outcomes) {
-            let short = *claim.source_hash.as_bytes().first_chunk().expect("a hash is longer than its half");
-            let is_novel = outcome == ClaimOutcome::Novel;
-            let is_own = matches!(&outcome, ClaimOutcome::Found(Marker::Run { owner, .. }) if owner.run == self.run);
-            let is_left = matches!(&outcome, ClaimOutcome::Found(Marker::Run { owner, .. })
-                if judge(owner.epoch, self.views.view(&owner.run).as_deref()) == Judgement::TakeOver);
-            // A claim of an attempt that died would pass to the first row that has its hash.
-            let mut decided = decide(&self.run, claim.row, outcome, |run| self.views.view(run));
-            let is_first_sight = is_novel || is_own || is_left;
-            if is_first_sight {
-                let decision = if self.seen.insert(short) { Decision::Accepted } else { Decision::Suppressed };
-                decided = Decided { decision, basis: None };
-            }
+            // A claim of an attempt that died would pass to the first row that asks for it.
+            let is_free = outcome.marker().is_none()
+                || outcome.run_marker().is_some_and(|(owner, _)| {
+                    let view = || self.views.view(&owner.run);
+                    owner.run == self.run || judge(owner.epoch, view().as_deref()) == Judgement::TakeOver
+                });
+            let decided = match is_free {
+                true => Decided::on_nothing(self.seen.decide(claim)),
+                false => decide(&self.run, claim.row, outcome, |run| self.views.view(run)),
+            };
             all_decided.push(decided);
         }
         let batch = DecidedBatch { blocks: batch.blocks, decided: all_decided };

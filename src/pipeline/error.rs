@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::writers::RejectNote;
+use super::writers::{ConflictNote, RejectNote};
 use crate::domain::InterruptSignal;
 use crate::input::InputError;
 use crate::output::OutputError;
@@ -17,6 +17,8 @@ pub struct GateStop {
     pub failure: GateFailure,
     /// The first of the rejected lines, where they are why.
     pub first_reject: Option<RejectNote>,
+    /// The first of the conflicts, where they are why.
+    pub first_conflict: Option<ConflictNote>,
 }
 
 /// Why a run stopped.

@@ -14,7 +14,7 @@ use super::lease::LeaseKeeper;
 use super::request::{IngestRequest, Progress};
 use super::stages::read_and_hash;
 use super::threads::{Staged, Stages};
-use super::writers::RejectNote;
+use super::writers::{ConflictNote, RejectNote};
 use crate::domain::{CANONICAL_VERSION, OutputRecord, RunRecord};
 use crate::input::{FeedBlock, FeedReader, InputError, LineContent};
 use crate::output::{
@@ -40,6 +40,7 @@ pub(super) struct RunFacts {
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) rejects: Vec<RejectNote>,
+    pub(super) conflicts: Vec<ConflictNote>,
     pub(super) holders: Vec<Holder>,
     pub(super) summary: Value,
 }
@@ -169,11 +170,6 @@ impl Work for FeedWork<'_> {
         Ok(())
     }
 
-    /// Every record whose claim is ours is accepted.
-    fn unaccepted(&mut self, _take: &mut TakeClaims<'_, IngestError>) -> Result<(), IngestError> {
-        Ok(())
-    }
-
     fn complete(&mut self, record: &RunRecord) -> Result<Completed, IngestError> {
         let staged = self.staged.take().expect("a run that is completed was decided");
         let (completed, told) = closing::close(self.request, self.facts, record, self.output_names(), staged)?;
@@ -227,7 +223,7 @@ impl Work for FeedWork<'_> {
 
     fn all_claims(&mut self, take: &mut TakeClaims<'_, IngestError>) -> Result<(), IngestError> {
         let (_, reader) = self.request.feed.reader(&self.request.profile)?;
-        let read = read_and_hash(reader, &self.request.profile, self.request.threads, |block| {
+        let read = read_and_hash(reader, self.request.hashing(), |block| {
             let mut batch = Batch::default();
             batch.push(block);
             take(&batch.claims)

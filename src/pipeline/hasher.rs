@@ -1,11 +1,24 @@
 //! Brings records into their canonical form and hashes them.
 
-use super::batch::{HashedBlock, HashedContent, HashedLine, NumberedBlock, RejectedLine};
-use crate::domain::{Amount, Canonicalizer, Currency, Field, RawRecord, RejectReason};
+use super::batch::{HashedBlock, HashedContent, HashedLine, HashedRecord, NumberedBlock, RejectedLine};
+use crate::domain::{Amount, Canonicalizer, ClaimScope, Currency, Field, RawRecord, RejectReason};
 use crate::input::{FeedBlock, LineContent, Profile};
 
+/// How records are read and claimed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hashing<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) scope: ClaimScope,
+    /// One means the calling thread.
+    pub(super) threads: usize,
+}
+
 /// Hashes the records of a block; a record without a canonical form is rejected.
-pub(super) fn hash_block(numbered: NumberedBlock, canonicalizer: &mut Canonicalizer, profile: &Profile) -> HashedBlock {
+pub(super) fn hash_block(
+    numbered: NumberedBlock,
+    canonicalizer: &mut Canonicalizer,
+    hashing: Hashing<'_>,
+) -> HashedBlock {
     let NumberedBlock { mut block, first_row } = numbered;
     let mut hashed = HashedBlock {
         raw: Vec::new(),
@@ -20,7 +33,9 @@ pub(super) fn hash_block(numbered: NumberedBlock, canonicalizer: &mut Canonicali
             LineContent::Rejected(reason) => {
                 HashedContent::Rejected(Box::new(RejectedLine { reason: *reason, money: None }))
             }
-            fields @ LineContent::Fields { .. } => hash_record(&block, &fields, canonicalizer, profile),
+            fields @ LineContent::Fields { .. } => {
+                hash_record(&block, &fields, first_row + hashed.records, canonicalizer, hashing)
+            }
         };
         hashed.records += u64::from(!matches!(content, HashedContent::Skipped(_)));
         if let Some((currency, amount)) = content.money() {
@@ -35,19 +50,19 @@ pub(super) fn hash_block(numbered: NumberedBlock, canonicalizer: &mut Canonicali
 fn hash_record(
     block: &FeedBlock,
     fields: &LineContent,
+    row: u64,
     canonicalizer: &mut Canonicalizer,
-    profile: &Profile,
+    hashing: Hashing<'_>,
 ) -> HashedContent {
     let raw = block.fields(fields).expect("the line has fields");
     match canonicalizer.form(&raw) {
-        Ok(form) => HashedContent::Record {
-            source_hash: form.source_hash(),
-            posted_day: form.posted_day,
+        Ok(form) => HashedContent::Record(HashedRecord {
+            claim: form.claim(hashing.scope, row),
             currency: form.currency,
             amount: form.amount,
-        },
+        }),
         Err(field) => {
-            let reason = reject_of(field, profile);
+            let reason = reject_of(field, hashing.profile);
             HashedContent::Rejected(Box::new(RejectedLine { reason, money: readable_money(&raw) }))
         }
     }

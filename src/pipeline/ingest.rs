@@ -6,7 +6,7 @@ use super::claimer::Holder;
 use super::error::IngestError;
 use super::feed_work::{FeedWork, RunFacts, Told};
 use super::request::{IngestRequest, Progress};
-use super::writers::RejectNote;
+use super::writers::{ConflictNote, RejectNote};
 use crate::domain::{Decision, Digest, RunCounts, RunId, RunRecord};
 use crate::output::OutputNames;
 use crate::run::{RunPlan, execute, now_text};
@@ -20,6 +20,8 @@ pub struct IngestReport {
     pub counts: RunCounts,
     /// The first of the rejected lines.
     pub rejects: Vec<RejectNote>,
+    /// The first of the conflicts.
+    pub conflicts: Vec<ConflictNote>,
     /// The runs that hold records of the feed.
     pub holders: Vec<Holder>,
     pub names: OutputNames,
@@ -77,12 +79,13 @@ pub(super) fn plan(request: &IngestRequest, feed: Digest, lock: String) -> RunPl
 }
 
 fn report(record: &RunRecord, names: OutputNames, told: Told, elapsed: std::time::Duration) -> IngestReport {
-    let Told { rejects, holders, summary } = told;
+    let Told { rejects, conflicts, holders, summary } = told;
     IngestReport {
         run: record.run.clone(),
         pass: record.pass,
         counts: record.counts,
         rejects,
+        conflicts,
         holders,
         names,
         files: record.outputs.iter().map(|output| output.name.clone()).collect(),

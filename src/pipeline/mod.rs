@@ -46,4 +46,4 @@ pub use request::{IngestRequest, Progress, Worker};
 pub use taking_back::{
     ResolveRequest, TakeBackError, TakeBackOutlook, TakeBackReport, TakeBackRequest, foresee_revert, resolve, revert,
 };
-pub use writers::RejectNote;
+pub use writers::{ConflictNote, RejectNote};

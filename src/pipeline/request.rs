@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::error::IngestError;
 use super::feed_file::FeedFile;
-use crate::domain::{Digest, Interrupt, RunId};
+use super::hasher::Hashing;
+use crate::domain::{ClaimScope, Digest, Interrupt, RunId};
 use crate::input::Profile;
 use crate::run::{FeedLock, FeedLockError, Gates};
 
@@ -39,6 +40,8 @@ pub struct IngestRequest {
     /// Stands as the time in outputs and markers; nothing is decided by it.
     pub now: Option<String>,
     pub key_prefix: String,
+    /// What the records are claimed for: with the drift check the payment, otherwise the content alone.
+    pub claim_scope: ClaimScope,
     pub threads: usize,
     pub tags: BTreeMap<String, String>,
     pub gates: Gates,
@@ -54,6 +57,11 @@ pub struct IngestRequest {
 }
 
 impl IngestRequest {
+    /// How its records are read and claimed.
+    pub(super) fn hashing(&self) -> Hashing<'_> {
+        Hashing { profile: &self.profile, scope: self.claim_scope, threads: self.threads }
+    }
+
     /// Fails once somebody asked for an early end.
     pub(super) fn check_interrupt(&self) -> Result<(), IngestError> {
         self.feed.check_interrupt(&self.interrupt)

@@ -7,36 +7,33 @@ use sha2::{Digest as _, Sha256};
 
 use super::batch::{HashedBlock, NumberedBlock};
 use super::error::IngestError;
-use super::hasher::hash_block;
+use super::hasher::{Hashing, hash_block};
 use super::threads::step_back;
 use crate::domain::{Canonicalizer, Digest};
-use crate::input::{FeedBlock, FeedReader, InputError, LineContent, Profile};
+use crate::input::{FeedBlock, FeedReader, InputError, LineContent};
 
 /// Blocks that wait before and behind all hashers: more than a batch of the store, so that the next one is read and
 /// hashed while the store works on the last.
 const BLOCKS_WAITING_MAX: usize = 32;
 
 /// Reads `feed` to its end and hands its hashed blocks to `consume`, in order; returns the digest of what was read.
-///
-/// One thread means the calling one.
 pub(super) fn read_and_hash(
     feed: Box<dyn FeedReader>,
-    profile: &Profile,
-    threads: usize,
+    hashing: Hashing<'_>,
     consume: impl FnMut(HashedBlock) -> Result<(), IngestError>,
 ) -> Result<Digest, IngestError> {
     let reader = BlockReader::new(feed);
-    if threads <= 1 { hash_here(reader, profile, consume) } else { hash_on_threads(reader, profile, threads, consume) }
+    if hashing.threads <= 1 { hash_here(reader, hashing, consume) } else { hash_on_threads(reader, hashing, consume) }
 }
 
 fn hash_here(
     mut reader: BlockReader,
-    profile: &Profile,
+    hashing: Hashing<'_>,
     mut consume: impl FnMut(HashedBlock) -> Result<(), IngestError>,
 ) -> Result<Digest, IngestError> {
-    let mut canonicalizer = Canonicalizer::new(profile.zone.clone());
+    let mut canonicalizer = Canonicalizer::new(hashing.profile.zone.clone());
     while let Some(block) = reader.next()? {
-        consume(hash_block(block, &mut canonicalizer, profile))?;
+        consume(hash_block(block, &mut canonicalizer, hashing))?;
     }
     Ok(reader.digest())
 }
@@ -44,18 +41,17 @@ fn hash_here(
 /// Blocks are dealt to the hashers in turn and collected in turn, so their order needs no sorting.
 fn hash_on_threads(
     reader: BlockReader,
-    profile: &Profile,
-    threads: usize,
+    hashing: Hashing<'_>,
     mut consume: impl FnMut(HashedBlock) -> Result<(), IngestError>,
 ) -> Result<Digest, IngestError> {
     thread::scope(|scope| {
         let mut to_hashers = Vec::new();
         let mut from_hashers = Vec::new();
-        let waiting_max = BLOCKS_WAITING_MAX.div_ceil(2 * threads);
-        for _ in 0..threads {
+        let waiting_max = BLOCKS_WAITING_MAX.div_ceil(2 * hashing.threads);
+        for _ in 0..hashing.threads {
             let (deal, dealt) = sync_channel(waiting_max);
             let (hand_on, handed_on) = sync_channel(waiting_max);
-            scope.spawn(move || run_hasher(&dealt, &hand_on, profile));
+            scope.spawn(move || run_hasher(&dealt, &hand_on, hashing));
             to_hashers.push(deal);
             from_hashers.push(handed_on);
         }
@@ -72,11 +68,11 @@ fn hash_on_threads(
     })
 }
 
-fn run_hasher(dealt: &Receiver<NumberedBlock>, hand_on: &SyncSender<HashedBlock>, profile: &Profile) {
+fn run_hasher(dealt: &Receiver<NumberedBlock>, hand_on: &SyncSender<HashedBlock>, hashing: Hashing<'_>) {
     step_back();
-    let mut canonicalizer = Canonicalizer::new(profile.zone.clone());
+    let mut canonicalizer = Canonicalizer::new(hashing.profile.zone.clone());
     for block in dealt {
-        if hand_on.send(hash_block(block, &mut canonicalizer, profile)).is_err() {
+        if hand_on.send(hash_block(block, &mut canonicalizer, hashing)).is_err() {
             // The consumer gave up.
             return;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::{
-    Canonicalizer, Claim, Digest, Lease, Marker, Owner, RawRecord, RunId, RunRecord, RunState, RunStore,
+    Canonicalizer, ClaimScope, Digest, Lease, Marker, Owner, RawRecord, RunId, RunRecord, RunState, RunStore,
 };
 use crate::run::{Resolution, TakeBackStop, dependents_of, resolve, revert};
 use crate::store::Memory;
@@ -35,7 +35,7 @@ fn memory(runs: &[RunRecord]) -> Memory {
     for (bank_txn_id, epoch, row) in [("1", 1, 1), ("2", 2, 2)] {
         let raw = RawRecord { account_id: "A", bank_txn_id, amount: "1", currency: "EUR", posted_at: "2026-07-01" };
         let form = canonicalizer.form(&raw).unwrap();
-        let claim = Claim { source_hash: form.source_hash(), posted_day: form.posted_day, row };
+        let claim = form.claim(ClaimScope::Payment, row);
         let bid = Arc::new(Owner { run: runs[0].run.clone(), epoch, seen_at: String::new() });
         memory.claim(&bid, &[claim]).unwrap();
     }
@@ -70,7 +70,7 @@ fn only_sealed_and_published_runs_are_taken_back() {
             }
             (_, outcome) => panic!("{state_before:?}: {outcome:?}"),
         }
-        assert_eq!((state(&memory, "r-1"), memory.markers.len()), (RunState::Reverted, 0));
+        assert_eq!((state(&memory, "r-1"), memory.contents.len()), (RunState::Reverted, 0));
         let again = revert(&mut memory, &id("r-1"), false).unwrap();
         assert_eq!((again.freed, again.was_reverted), (0, true));
     }
@@ -83,7 +83,7 @@ fn the_claims_of_others_stay() {
     let mut memory = memory(&[record("r-1", RunState::Published, &[]), record("r-2", RunState::Published, &[])]);
     assert_eq!(revert(&mut memory, &id("r-2"), false).unwrap().freed, 0);
     let is_of_first = |marker: &Marker| matches!(marker, Marker::Run { owner, .. } if owner.run == id("r-1"));
-    assert!(memory.markers.len() == 2 && memory.markers.values().all(is_of_first));
+    assert!(memory.contents.len() == 2 && memory.contents.values().all(is_of_first));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_publishing_run_is_resolved_once_its_lease_is_over_or_unknown() {
                 memory.leases.clear();
             }
             let taken = resolve(&mut memory, &id("r-1"), resolution).unwrap();
-            assert_eq!((state(&memory, "r-1"), taken.freed, memory.markers.len()), (end, freed, 2 - freed as usize));
+            assert_eq!((state(&memory, "r-1"), taken.freed, memory.contents.len()), (end, freed, 2 - freed as usize));
             let resolved = memory.clone();
             assert_eq!(resolve(&mut memory, &id("r-1"), resolution).unwrap().freed, 0, "it may be repeated");
             assert_eq!(memory, resolved);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::domain::{
-    Canonicalizer, Claim, Decision, Expected, Interrupt, InterruptSignal, Owner, RawRecord, RunCounts, RunId,
+    Canonicalizer, ClaimScope, Decision, Expected, Interrupt, InterruptSignal, Owner, RawRecord, RunCounts, RunId,
     RunRecord, RunState,
 };
 use crate::input::Profile;
@@ -63,9 +63,10 @@ fn request_of_stem(folder: &Path, stem: &str, feed: &[u8], run: &str, threads: u
         run: Some(RunId::parse(run).unwrap()),
         now: Some("2026-07-15T09:03:00Z".into()),
         key_prefix: "p:".into(),
+        claim_scope: ClaimScope::Payment,
         threads,
         tags: BTreeMap::new(),
-        gates: Gates { reject_limit: 50, rejects_min: 20, ..Gates::default() },
+        gates: Gates { reject_limit: 50, rejects_min: 20, conflict_limit: 5, conflicts_min: 20, ..Gates::default() },
         lease: Duration::from_secs(60),
         lock_folder: folder.join("locks"),
         worker: Worker { host: "db1".into(), user: "ops".into(), pid: 7 },
@@ -78,6 +79,7 @@ fn embedded(folder: &Path, batch_size: Option<usize>) -> Box<dyn Store> {
     let config = StoreConfig {
         location: StoreLocation::File(folder.join("store")),
         prefix: "p:".into(),
+        expected_records: 1_000,
         claim_ttl: Duration::from_secs(1),
         lock_timeout: Duration::from_millis(50),
         batch_size,
@@ -507,17 +509,11 @@ fn what_a_dead_attempt_claimed_and_the_next_one_did_not_is_taken_over_and_not_su
     std::fs::create_dir(&dying.folder).unwrap();
     let died = ingest(&dying, &mut *store, &RemoveFolder(&dying.folder));
     assert!(matches!(died, Err(IngestError::Output(_))), "{died:?}");
-    let hash = |row: &str| {
+    let claim = |row: &str, number| {
         let cells: Vec<&str> = row.split(',').collect();
         let [account_id, bank_txn_id, amount, currency, posted_at] = cells[..] else { panic!("five cells") };
         let raw = RawRecord { account_id, bank_txn_id, amount, currency, posted_at };
-        let mut canonicalizer = Canonicalizer::default();
-        let form = canonicalizer.form(&raw).unwrap();
-        (form.source_hash(), form.posted_day)
-    };
-    let claim = |row: &str, number| {
-        let (source_hash, posted_day) = hash(row);
-        Claim { source_hash, posted_day, row: number }
+        Canonicalizer::default().form(&raw).unwrap().claim(ClaimScope::Payment, number)
     };
     let run = RunId::parse("r-1").unwrap();
     let owner = Arc::new(Owner { run: run.clone(), epoch: 1, seen_at: "2026-07-15T09:03:00Z".into() });

@@ -73,7 +73,7 @@ impl Stages<'_> {
             audit.write(&decided)?;
             Ok(room)
         };
-        let collected = Collector::new(claims_max, take_batch).collect(reader, &request.profile, request.threads)?;
+        let collected = Collector::new(claims_max, take_batch).collect(reader, request.hashing())?;
         Ok(Staged::new(records.finish()?, audit, collected, &claimer))
     }
 
@@ -106,7 +106,7 @@ impl Stages<'_> {
                     to_claimer.send(batch).map_err(|_| IngestError::WriterGone)?;
                     Ok(room.try_recv().unwrap_or_default())
                 };
-                Collector::new(claims_max, hand_on).collect(reader, &request.profile, request.threads)
+                Collector::new(claims_max, hand_on).collect(reader, request.hashing())
             });
             let claimed = claimer.claim_all(&for_claimer, &to_router);
             // Whoever waits for these queues finds them closed.

@@ -6,9 +6,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
-use super::batch::{DecidedBatch, HashedContent};
-use crate::domain::{Decided, Decision, Money, OutputRecord, RejectReason, RunCounts};
-use crate::output::{AuditLog, CheckedRecord, DecisionFiles, OutputError};
+use super::batch::{DecidedBatch, HashedContent, HashedRecord};
+use crate::domain::{Basis, Decided, Decision, Money, OutputRecord, RejectReason, RunCounts};
+use crate::output::{AuditLog, CheckedRecord, Conflict, DecisionFiles, OutputError};
 
 /// A rejected line, as the operator is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +18,21 @@ pub struct RejectNote {
     pub reason: String,
 }
 
-/// Most rejected lines that the operator is told of one by one.
+/// A record whose payment stands with another content, as the operator is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConflictNote {
+    pub row: u64,
+    pub line_number: u64,
+    pub conflict: Conflict,
+    /// Where the payment stands.
+    pub basis: Basis,
+}
+
+/// Most rejected lines that are told of one by one.
 const REJECT_NOTES_MAX: usize = 20;
+
+/// Most conflicts that are told of one by one: a feed with more is not of this bank any more.
+const CONFLICT_NOTES_MAX: usize = 1_000;
 
 /// What the files of records hold.
 #[derive(Debug, Default)]
@@ -27,6 +40,7 @@ pub(super) struct RecordTotals {
     pub(super) counts: RunCounts,
     pub(super) money: [Money; 6],
     pub(super) rejects: Vec<RejectNote>,
+    pub(super) conflicts: Vec<ConflictNote>,
     pub(super) outputs: Vec<OutputRecord>,
 }
 
@@ -42,14 +56,14 @@ struct DecidedLine<'a> {
 
 /// Calls `act` for every line of `batch`, in the feed's order; skipped lines come with a decision that says nothing.
 fn for_each_line<E>(batch: &DecidedBatch, mut act: impl FnMut(DecidedLine<'_>) -> Result<(), E>) -> Result<(), E> {
-    let rejected = Decided { decision: Decision::Rejected, basis: None };
+    let rejected = Decided::on_nothing(Decision::Rejected);
     let mut decided = batch.decided.iter();
     for block in &batch.blocks {
         let (mut start, mut row) = (0, block.first_row);
         for line in &block.lines {
             let end = start + line.len as usize;
             let decided = match &line.content {
-                HashedContent::Record { .. } => decided.next().expect("every claim is decided"),
+                HashedContent::Record(_) => decided.next().expect("every claim is decided"),
                 HashedContent::Rejected(_) | HashedContent::Skipped(_) => &rejected,
             };
             act(DecidedLine {
@@ -80,7 +94,10 @@ fn count_line(line: &DecidedLine<'_>, totals: &mut RecordTotals) {
     let reason = match line.content {
         HashedContent::Skipped(_) => return,
         HashedContent::Rejected(rejected) => Some(&rejected.reason),
-        HashedContent::Record { .. } => None,
+        HashedContent::Record(record) => {
+            note_conflict(line, record, totals);
+            None
+        }
     };
     let place = line.decided.decision.index();
     totals.counts[place] += 1;
@@ -93,6 +110,15 @@ fn count_line(line: &DecidedLine<'_>, totals: &mut RecordTotals) {
         let note = RejectNote { line_number: line.line_number, column: column.clone(), reason: reason.clone() };
         totals.rejects.push(note);
     }
+}
+
+fn note_conflict(line: &DecidedLine<'_>, record: &HashedRecord, totals: &mut RecordTotals) {
+    if totals.conflicts.len() == CONFLICT_NOTES_MAX {
+        return;
+    }
+    let Some(conflict) = Conflict::of(line.decided, &record.claim) else { return };
+    let basis = line.decided.basis.clone().expect("a conflict rests on an earlier sight");
+    totals.conflicts.push(ConflictNote { row: line.row, line_number: line.line_number, conflict, basis });
 }
 
 /// Writes records to the files of their decisions.
@@ -112,7 +138,7 @@ impl RecordWriter {
             count_line(&line, &mut self.totals);
             match line.content {
                 HashedContent::Skipped(_) => Ok(()),
-                HashedContent::Record { .. } | HashedContent::Rejected(_) => {
+                HashedContent::Record(_) | HashedContent::Rejected(_) => {
                     self.files.write(line.decided.decision, line.bytes)
                 }
             }
@@ -154,8 +180,8 @@ impl AuditWriter {
     /// Writes the lines of one batch.
     pub(super) fn write(&mut self, batch: &DecidedBatch) -> Result<(), OutputError> {
         for_each_line(batch, |line| {
-            let (source_hash, reject_reason) = match line.content {
-                HashedContent::Record { source_hash, .. } => (Some(source_hash), None),
+            let (claim, reject_reason) = match line.content {
+                HashedContent::Record(record) => (Some(&record.claim), None),
                 HashedContent::Rejected(rejected) => (None, Some(&rejected.reason)),
                 HashedContent::Skipped(rule) => {
                     *self.skipped.entry(rule.name()).or_default() += 1;
@@ -163,7 +189,7 @@ impl AuditWriter {
                 }
             };
             let DecidedLine { row, line_number, decided, .. } = line;
-            self.audit.checked(&CheckedRecord { row, line_number, source_hash, decided, reject_reason })
+            self.audit.checked(&CheckedRecord { row, line_number, claim, decided, reject_reason })
         })
     }
 }

@@ -1,12 +1,12 @@
 //! Claims a run's records, and takes over what attempts left that cannot publish any more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::work::ProtocolStop;
 use crate::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Expected, Judgement, KnownRun, Lease, Lineage, Marker, Owner, RunId, RunRecord,
-    RunState, RunStore, RunView, SourceHash, judge,
+    Adoption, Bid, Claim, ClaimOutcome, ClaimScope, Content, Expected, IdentityHash, Judgement, KnownRun, Lease,
+    Lineage, Marker, Owner, RunId, RunRecord, RunState, RunStore, RunView, SourceHash, judge,
 };
 
 /// How often the claims of a batch are asked again whose markers, or whose markers' runs, changed meanwhile.
@@ -45,7 +45,7 @@ impl Views {
     ) -> Result<(), E> {
         let mut last = None;
         for outcome in outcomes {
-            let ClaimOutcome::Found(Marker::Run { owner, .. }) = outcome else { continue };
+            let Some((owner, _)) = outcome.run_marker() else { continue };
             // A replay finds a million markers of one owner, one after another.
             if last.is_some_and(|last| Arc::ptr_eq(last, owner)) || owner.run == *own {
                 continue;
@@ -73,22 +73,33 @@ pub(super) struct Claimer<'a, S: ?Sized> {
     bid: Bid,
     /// The history of the store that the pass began in.
     lineage: Lineage,
-    views: Views,
     /// What was known of a run before anything was claimed.
     expected: Option<(RunId, RunView)>,
+    pass: Pass,
+}
+
+/// What a pass over the feed leaves behind.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    /// What was learned of other runs.
+    pub(super) views: Views,
     /// Claims taken over, by the run that had them.
-    taken_over: BTreeMap<RunId, u64>,
+    pub(super) taken_over: BTreeMap<RunId, u64>,
+    /// The claims of records whose payment stands with another content. A layout may claim the source hash before it
+    /// sees that, so they are to be freed: but not before the pass is over, because a release that arrives late must
+    /// not find a claim that was accepted in the meantime.
+    pub(super) differing: Vec<Claim>,
 }
 
 impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
     /// A claimer for the attempt that `bid` names.
     pub(super) fn new(store: &'a mut S, bid: Bid, lineage: Lineage) -> Self {
-        Self { store, bid, lineage, views: Views::default(), expected: None, taken_over: BTreeMap::new() }
+        Self { store, bid, lineage, expected: None, pass: Pass::default() }
     }
 
-    /// What was learned of other runs, and how many claims were taken over from each.
-    pub(super) fn finish(self) -> (Views, BTreeMap<RunId, u64>) {
-        (self.views, self.taken_over)
+    /// What the pass leaves behind.
+    pub(super) fn finish(self) -> Pass {
+        self.pass
     }
 
     /// Claims a batch. Nothing is accepted for which the store did not say that the marker is of this attempt.
@@ -102,13 +113,16 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
             let mut outcomes = self.store.claim(&self.bid, claims)?;
             assert_eq!(outcomes.len(), claims.len(), "every claim has an outcome");
             self.settle::<E>(claims, &mut outcomes)?;
+            let pairs = claims.iter().zip(&outcomes);
+            let differing = pairs.filter(|(_, outcome)| matches!(outcome, ClaimOutcome::Differs(_)));
+            self.pass.differing.extend(differing.map(|(claim, _)| *claim));
             if all_outcomes.is_empty() {
                 all_outcomes = outcomes;
             } else {
                 all_outcomes.append(&mut outcomes);
             }
         }
-        Ok(Settled { outcomes: all_outcomes, views: self.views.clone() })
+        Ok(Settled { outcomes: all_outcomes, views: self.pass.views.clone() })
     }
 
     /// Learns of a run before anything is claimed: markers that are then found of it need no second look.
@@ -127,13 +141,18 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
             // A marker was read before its run was: in between the run may have given the claim back and been
             // published without it. So it is read again, after the state that makes it count.
             let published = self.load_views(outcomes)?;
-            let again = match published.is_empty() {
-                false => indexes_where(outcomes, |owner| published.contains(&owner.run)),
+            let again: Vec<usize> = match published.is_empty() {
+                false => {
+                    let is_of_published = |outcome: &ClaimOutcome| {
+                        outcome.run_marker().is_some_and(|(owner, _)| published.contains(&owner.run))
+                    };
+                    (0..claims.len()).filter(|index| is_of_published(&outcomes[*index])).collect()
+                }
                 true => {
                     let takeovers = self.takeovers(claims, outcomes)?;
-                    let changed = self.carry_out(&takeovers)?;
-                    // Somebody was faster: whose marker stands there now is asked once more.
-                    (0..claims.len()).filter(|index| changed.contains(&claims[*index].source_hash)).collect()
+                    let contended = self.carry_out(takeovers)?;
+                    let is_contended = |claim: &Claim| contended.contains(&Contended::by(claim));
+                    (0..claims.len()).filter(|index| is_contended(&claims[*index])).collect()
                 }
             };
             if again.is_empty() {
@@ -152,7 +171,7 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
         let (store, own, lineage) = (&mut *self.store, &self.bid.run, &self.lineage);
         let expected = self.expected.as_ref();
         let mut published = Vec::new();
-        self.views.load_owners_of(outcomes, own, |run| {
+        self.pass.views.load_owners_of(outcomes, own, |run| {
             if let Some((_, view)) = expected.filter(|(expected, _)| expected == run) {
                 return Ok(Some(view.clone()));
             }
@@ -165,22 +184,22 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
         Ok(published)
     }
 
-    /// What may be taken over of the markers in `outcomes`, each for the first row that has its hash; and writes to
+    /// What may be taken over of the markers in `outcomes`, each for the first row that contends for it; and writes to
     /// `outcomes` what stands once that is done.
     ///
-    /// The row that a dead attempt gave a hash proves nothing: it may have read other bytes. So the row decides that
-    /// has the hash now, and what stays behind in an earlier epoch suppresses nothing.
+    /// The row that a dead attempt gave a record proves nothing: it may have read other bytes. So the row decides that
+    /// has the record now, and what stays behind in an earlier epoch suppresses nothing.
     fn takeovers(&self, claims: &[Claim], outcomes: &mut [ClaimOutcome]) -> Result<Takeovers, ProtocolStop> {
         let mut takeovers = Takeovers::default();
         let mut last_foreign: Option<(Arc<Owner>, Judgement)> = None;
         for (claim, outcome) in claims.iter().zip(outcomes) {
-            let ClaimOutcome::Found(Marker::Run { owner, row }) = outcome else { continue };
+            let Some((owner, row)) = outcome.run_marker() else { continue };
             if owner.run == self.bid.run {
                 if owner.epoch > self.bid.epoch {
                     return Err(ProtocolStop::Overtaken { run: self.bid.run.clone() });
                 }
-                // A later row of our own may have got the hash while an earlier one was held: the lowest row owns.
-                if owner.epoch == self.bid.epoch && *row <= claim.row {
+                // A later row of our own may have got the record while an earlier one was held: the lowest row owns.
+                if owner.epoch == self.bid.epoch && row <= claim.row {
                     continue;
                 }
             } else {
@@ -188,47 +207,38 @@ impl<'a, S: RunStore + ?Sized> Claimer<'a, S> {
                 let judgement = match &last_foreign {
                     Some((last, judgement)) if Arc::ptr_eq(last, owner) => *judgement,
                     Some(_) | None => {
-                        let judgement = judge(owner.epoch, self.views.view(&owner.run).as_deref());
+                        let judgement = judge(owner.epoch, self.pass.views.view(&owner.run).as_deref());
                         last_foreign = Some((Arc::clone(owner), judgement));
                         judgement
                     }
                 };
                 match judgement {
-                    Judgement::Suppress | Judgement::Hold => continue,
+                    Judgement::Stand | Judgement::Hold => continue,
                     Judgement::TakeOver => {}
                 }
             }
-            let (owner, row) = takeovers.pass_on(claim, owner, *row, &self.bid);
-            *outcome = ClaimOutcome::Found(Marker::Run { owner, row });
+            takeovers.pass_on(claim, outcome, &self.bid);
         }
         Ok(takeovers)
     }
 
-    /// Compare-and-sets every marker; returns the hashes whose marker had changed.
-    fn carry_out(&mut self, takeovers: &Takeovers) -> Result<Vec<SourceHash>, S::Error> {
-        let mut changed = Vec::new();
-        if takeovers.adoptions.is_empty() {
-            return Ok(changed);
+    /// Compare-and-sets every marker; returns what is to be asked again.
+    fn carry_out(&mut self, takeovers: Takeovers) -> Result<HashSet<Contended>, S::Error> {
+        let Takeovers { adoptions, mut contended, .. } = takeovers;
+        if adoptions.is_empty() {
+            return Ok(contended);
         }
-        for (adoption, is_done) in takeovers.adoptions.iter().zip(self.store.adopt(&takeovers.adoptions)?) {
+        for (adoption, is_done) in adoptions.iter().zip(self.store.adopt(&adoptions)?) {
             let from = &adoption.found.0.run;
             if !is_done {
-                changed.push(adoption.claim.source_hash);
+                // Somebody was faster: whose marker stands there now is asked once more.
+                contended.insert(Contended::by(&adoption.claim));
             } else if *from != self.bid.run {
-                *self.taken_over.entry(from.clone()).or_default() += 1;
+                *self.pass.taken_over.entry(from.clone()).or_default() += 1;
             }
         }
-        Ok(changed)
+        Ok(contended)
     }
-}
-
-/// The indexes of `outcomes` that found a marker of ours whose owner `is_meant`.
-fn indexes_where(outcomes: &[ClaimOutcome], is_meant: impl Fn(&Owner) -> bool) -> Vec<usize> {
-    let found = |outcome: &ClaimOutcome| match outcome {
-        ClaimOutcome::Found(Marker::Run { owner, .. }) => is_meant(owner),
-        ClaimOutcome::Novel | ClaimOutcome::Found(Marker::OtherWriter(_) | Marker::Unreadable) => false,
-    };
-    (0..outcomes.len()).filter(|index| found(&outcomes[*index])).collect()
 }
 
 /// What is known of `run` now; one that nobody works on any more is barred from publishing first.
@@ -264,27 +274,63 @@ pub(super) fn fence_if_expired<S: RunStore + ?Sized>(store: &mut S, known: Known
     Ok(store.run_record(&record.run)?.map_or(record, |known| known.record))
 }
 
+/// What only one of several claims in a call can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Contended {
+    Payment(IdentityHash),
+    Content(SourceHash),
+}
+
+impl Contended {
+    fn by(claim: &Claim) -> Self {
+        match claim.scope {
+            ClaimScope::Payment => Self::Payment(claim.identity),
+            ClaimScope::Content => Self::Content(claim.source_hash),
+        }
+    }
+}
+
+/// Who has a record from now on: the first row that contends for it.
+struct Heir {
+    owner: Arc<Owner>,
+    row: u64,
+    source_hash: SourceHash,
+}
+
 /// The claims of one call that pass to this attempt.
 #[derive(Default)]
 struct Takeovers {
     adoptions: Vec<Adoption>,
-    /// The first row of each hash among them.
-    heirs: HashMap<SourceHash, (Arc<Owner>, u64)>,
+    heirs: HashMap<Contended, Heir>,
+    /// What has to be asked again once all is carried out.
+    contended: HashSet<Contended>,
 }
 
 impl Takeovers {
-    /// Whom the hash of `claim`, found under `owner` and `row`, belongs to from now on.
-    fn pass_on(&mut self, claim: &Claim, owner: &Arc<Owner>, row: u64, bid: &Bid) -> (Arc<Owner>, u64) {
-        let heir = self.heirs.entry(claim.source_hash).or_insert_with(|| {
+    /// Passes what `claim` found as `outcome` on to the first row that contends for it, and writes what stands then.
+    fn pass_on(&mut self, claim: &Claim, outcome: &mut ClaimOutcome, bid: &Bid) {
+        let (owner, row) = outcome.run_marker().map(|(owner, row)| (Arc::clone(owner), row)).expect("it is a run's");
+        let differing: Option<Content> = match outcome {
+            ClaimOutcome::Differs(original) => Some(original.content),
+            ClaimOutcome::Novel | ClaimOutcome::Found(_) => None,
+        };
+        let contended = Contended::by(claim);
+        let is_first = !self.heirs.contains_key(&contended);
+        let heir = self.heirs.entry(contended).or_insert_with(|| {
             let heir = match owner.run == bid.run {
                 // The time of the first sight stays.
                 true => Arc::new(Owner { seen_at: owner.seen_at.clone(), ..(**bid).clone() }),
                 false => Arc::clone(bid),
             };
-            let found = (Arc::clone(owner), row);
-            self.adoptions.push(Adoption { claim: *claim, found, owner: Arc::clone(&heir) });
-            (heir, claim.row)
+            let found = (Arc::clone(&owner), row);
+            self.adoptions.push(Adoption { claim: *claim, found, differing, owner: Arc::clone(&heir) });
+            Heir { owner: heir, row: claim.row, source_hash: claim.source_hash }
         });
-        heir.clone()
+        // What stands of two contents shows only when they are asked for again.
+        if differing.is_some() || (!is_first && heir.source_hash != claim.source_hash) {
+            self.contended.insert(contended);
+        } else {
+            *outcome = ClaimOutcome::Found(Marker::Run { owner: Arc::clone(&heir.owner), row: heir.row });
+        }
     }
 }

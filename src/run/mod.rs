@@ -15,7 +15,7 @@ mod work;
 pub use claimer::{Settled, Views, view_of};
 pub use clock::{now_text, seconds_since};
 pub use feed_lock::{FeedLock, FeedLockError};
-pub use gates::{GateFailure, Gates, REJECTS_MIN};
+pub use gates::{GateFailure, Gates, LIMITED_MIN};
 pub use identity::{derived_run_id, nth_pass};
 pub use journal::{Journal, JournalError};
 pub use protocol::{RunPlan, choose, execute};

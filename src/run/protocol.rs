@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::claimer::{Claimer, Views};
+use super::claimer::{Claimer, Pass, Views};
 use super::identity::{derived_run_id, nth_pass};
 use super::restart::{Found, Place, Start, plan_start};
 use super::state::may_follow;
 use super::work::{Completed, Names, ProtocolStop, Work};
 use crate::domain::{
-    Bid, Decision, Digest, Expected, FeedNote, KnownRun, Lease, Lineage, Marker, OutputRecord, Owner, RunCounts, RunId,
+    Bid, Claim, Decision, Digest, Expected, FeedNote, KnownRun, Lease, Lineage, OutputRecord, RunCounts, RunId,
     RunRecord, RunState, RunStore, RunView,
 };
 
@@ -198,8 +198,11 @@ where
         self.store.write_feed_note(&self.plan.feed, &self.plan.meaning, &note)?;
         for attempt in 1..=ATTEMPTS_MAX {
             let answers_lost = self.store.answers_lost();
-            let lineage = self.decide()?;
-            self.free_unaccepted()?;
+            let (lineage, differing) = self.decide()?;
+            if !differing.is_empty() {
+                // The markers of a published run are exactly what it accepted.
+                self.store.release(&self.record.run, self.record.epoch, &differing)?;
+            }
             let completed = self.work.complete(&self.record)?;
             // A claim that was asked again may arrive once more when its record is free again, and would pass for one
             // that this attempt accepted. The next one leaves it behind. A network that fails in every attempt must not
@@ -223,19 +226,19 @@ where
         Err(self.unsettled())
     }
 
-    /// Goes over the feed until nothing that a decision rests on has changed meanwhile.
-    fn decide(&mut self) -> Result<Lineage, W::Error> {
+    /// Goes over the feed until nothing that a decision rests on has changed meanwhile. Returns the history that it
+    /// rests on, and the claims that are to be freed.
+    fn decide(&mut self) -> Result<(Lineage, Vec<Claim>), W::Error> {
         for pass in 1..=PASSES_MAX {
             let lineage = self.store.lineage()?;
-            let RunRecord { run, epoch, opened_at, .. } = &self.record;
-            let bid: Bid = Arc::new(Owner { run: run.clone(), epoch: *epoch, seen_at: opened_at.clone() });
+            let bid: Bid = Arc::new(self.record.owner());
             let mut claimer = Claimer::new(&mut *self.store, bid, lineage.clone());
             // The records of a feed that is ingested again are mostly those of the pass before.
             if self.record.pass > 1 {
                 claimer.expect(&self.plan.id_of(self.record.pass - 1))?;
             }
             self.work.decide(&self.record, &mut |claims| claimer.claim(claims))?;
-            let (views, taken_over) = claimer.finish();
+            let Pass { views, taken_over, differing } = claimer.finish();
             self.note_takeovers(taken_over)?;
             self.name_suppressors(&views, pass > 1)?;
             let moved = self.moved(&views)?;
@@ -245,7 +248,7 @@ where
                 Moved::Suppressors => false,
             };
             if is_settled && self.store.lineage()? == lineage {
-                return Ok(lineage);
+                return Ok((lineage, differing));
             }
         }
         Err(self.unsettled())
@@ -282,22 +285,6 @@ where
             moved = moved.max(has_moved(before, now.as_ref()));
         }
         Ok(moved)
-    }
-
-    /// Gives back the claims of records that were not accepted, and looks whether they are gone: the markers of a
-    /// published run are exactly what it accepted.
-    fn free_unaccepted(&mut self) -> Result<(), W::Error> {
-        let RunRecord { run, epoch, .. } = &self.record;
-        let store = &mut *self.store;
-        self.work.unaccepted(&mut |claims| {
-            store.release(run, *epoch, claims)?;
-            let is_own =
-                |marker: &Option<Marker>| matches!(marker, Some(Marker::Run { owner, .. }) if owner.run == *run);
-            match store.look_up(claims)?.iter().any(is_own) {
-                true => Err(ProtocolStop::NotFreed { run: run.clone() }.into()),
-                false => Ok(()),
-            }
-        })
     }
 
     fn seal(&mut self, completed: Completed) -> Result<(), W::Error> {

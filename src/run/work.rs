@@ -41,8 +41,6 @@ pub enum ProtocolStop {
     Unsettled { run: RunId },
     /// An output neither stands under its name nor waits for it, as it was sealed.
     Stuck { run: RunId, output: String },
-    /// A claim that was given back stands again.
-    NotFreed { run: RunId },
 }
 
 impl fmt::Display for ProtocolStop {
@@ -65,7 +63,6 @@ impl fmt::Display for ProtocolStop {
                 f,
                 "run `{run}` died while publishing, and its `{output}` neither stands nor waits as it was sealed"
             ),
-            Self::NotFreed { run } => write!(f, "a claim that run `{run}` gave back stands in the store again"),
         }
     }
 }
@@ -93,9 +90,6 @@ pub trait Work {
     ///
     /// May be called again for the same attempt; then what the last call wrote is of no use.
     fn decide(&mut self, record: &RunRecord, claim: &mut ClaimBatch<'_, Self::Error>) -> Result<(), Self::Error>;
-
-    /// The claims of the last `decide` that are ours and whose records were not accepted.
-    fn unaccepted(&mut self, take: &mut TakeClaims<'_, Self::Error>) -> Result<(), Self::Error>;
 
     /// Checks the gates, writes what is left and waits until the disk has all of it, names of temporaries included.
     fn complete(&mut self, record: &RunRecord) -> Result<Completed, Self::Error>;

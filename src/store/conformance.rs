@@ -10,10 +10,10 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::record_wire::tests::sealed_run;
 use super::test_server::TestServer;
-use super::{Access, MemoryStore, Store, StoreConfig, StoreLocation};
+use super::{Access, MemoryLayout, MemoryStore, Store, StoreConfig, StoreLocation};
 use crate::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Digest, Expected, FeedNote, Interrupt, KnownRun, Lease, Marker, Owner,
-    PostedDay, RunId, RunRecord, RunState, SourceHash,
+    Adoption, Bid, Canonicalizer, Claim, ClaimOutcome, ClaimScope, Digest, Expected, FeedNote, Interrupt, KnownRun,
+    Lease, Marker, Original, Owner, RawRecord, RunId, RunRecord, RunState,
 };
 
 /// The data of one store, for as many handles as a test wants.
@@ -25,8 +25,9 @@ trait StoreData {
 type MakeData = fn() -> Box<dyn StoreData>;
 
 /// Every kind of store, and how to get an empty one.
-const STORES: [(&str, MakeData); 5] = [
-    ("memory", || Box::new(MemoryStore::default())),
+const STORES: [(&str, MakeData); 6] = [
+    ("memory, shared", || Box::new(MemoryStore::default())),
+    ("memory, packed", || Box::new(MemoryStore::of_layout(MemoryLayout::Packed))),
     ("embedded", || Box::new(LmdbData::new(None))),
     ("embedded, in small transactions", || Box::new(LmdbData::new(Some(7)))),
     ("redis", || Box::new(RedisData { server: TestServer::start(&[]), by_unix_socket: false })),
@@ -83,6 +84,7 @@ pub(super) fn config_for(url: &str) -> StoreConfig {
     StoreConfig {
         location: StoreLocation::parse(url).unwrap(),
         prefix: "dedup:bankfeed:".to_owned(),
+        expected_records: 1_000_000,
         claim_ttl: Duration::from_secs(220_924_800),
         lock_timeout: Duration::from_secs(5),
         batch_size: None,
@@ -103,11 +105,33 @@ impl StoreData for MemoryStore {
     }
 }
 
-/// A claim of the record that `record` stands for.
+/// A claim of the record that `record` stands for, the one of its payment.
 pub(super) fn claim(record: u64, row: u64) -> Claim {
+    version(record, 0, row)
+}
+
+/// A claim of a version of the payment `payment`: each has another amount, and every third another day.
+pub(super) fn version(payment: u64, version: u64, row: u64) -> Claim {
     // Few days for many records, as in a statement.
-    let posted_day = PostedDay(20_000 + u32::try_from(record % 31).unwrap());
-    Claim { source_hash: SourceHash::of(&record.to_be_bytes()), posted_day, row }
+    let posted_at = format!("2026-07-{:02}", 1 + (payment + version / 3 * 7) % 31);
+    let raw = RawRecord {
+        account_id: "A",
+        bank_txn_id: &payment.to_string(),
+        amount: &(version + 1).to_string(),
+        currency: "EUR",
+        posted_at: &posted_at,
+    };
+    Canonicalizer::default().form(&raw).unwrap().claim(ClaimScope::Payment, row)
+}
+
+/// The same claim, of the content alone.
+fn of_content(claim: Claim) -> Claim {
+    Claim { scope: ClaimScope::Content, ..claim }
+}
+
+/// The answer to a claim whose payment stands with the content of `original`.
+fn differs(bid: &Bid, original: Claim) -> ClaimOutcome {
+    ClaimOutcome::Differs(Box::new(Original { marker: marker(bid, original.row), content: original.content() }))
 }
 
 pub(super) fn bid(run: &str, epoch: u32) -> Bid {
@@ -184,7 +208,7 @@ fn two_handles_see_each_others_claims_and_records() {
         let (first, second) = (bid("r-1", 1), bid("r-2", 1));
         assert_eq!(one.claim(&first, &[claim(1, 1)]).unwrap(), [ClaimOutcome::Novel]);
         assert_eq!(other.claim(&second, &[claim(1, 1), claim(2, 2)]).unwrap(), [found(&first, 1), ClaimOutcome::Novel]);
-        assert_eq!(one.look_up(&[claim(2, 9)]).unwrap(), [Some(marker(&second, 2))]);
+        assert_eq!(one.look_up(&[claim(2, 9)]).unwrap(), [found(&second, 2)]);
         assert!(one.write_run(None, &sealed_run("r-1"), None).unwrap());
         assert_eq!(other.run_record(&run_id("r-1")).unwrap(), Some(known(sealed_run("r-1"))));
     });
@@ -214,14 +238,14 @@ fn a_claim_passes_to_a_later_epoch_only_from_the_marker_that_was_found() {
         let adoption = |hash, found_row, row| Adoption {
             claim: claim(hash, row),
             found: (Arc::clone(&old), found_row),
+            differing: None,
             owner: Arc::clone(&heir),
         };
         let adoptions = [adoption(1, 7, 3), adoption(2, 9, 4), adoption(3, 1, 5)];
         assert_eq!(store.adopt(&adoptions).unwrap(), [true, false, false]);
         assert_eq!(store.adopt(&adoptions).unwrap(), [true, false, false], "an answer that was lost");
         let found = store.look_up(&[claim(1, 0), claim(2, 0), claim(3, 0)]).unwrap();
-        let marker = |owner: &Bid, row| Some(Marker::Run { owner: Arc::clone(owner), row });
-        assert_eq!(found, [marker(&heir, 3), marker(&old, 8), None]);
+        assert_eq!(found, [self::found(&heir, 3), self::found(&old, 8), ClaimOutcome::Novel]);
         assert_eq!(store.adopt(&[]).unwrap(), [] as [bool; 0]);
     });
 }
@@ -233,7 +257,7 @@ fn looking_up_finds_markers_and_writes_nothing() {
         assert_eq!(store.look_up(&[]).unwrap(), []);
         store.claim(&first, &[claim(2, 5)]).unwrap();
         let looked_up = store.look_up(&[claim(1, 1), claim(2, 2), claim(1, 3)]).unwrap();
-        assert_eq!(looked_up, [None, Some(marker(&first, 5)), None]);
+        assert_eq!(looked_up, [ClaimOutcome::Novel, found(&first, 5), ClaimOutcome::Novel]);
         assert_eq!(store.claim(&bid("r-2", 1), &[claim(1, 1)]).unwrap(), [ClaimOutcome::Novel]);
     });
 }
@@ -251,7 +275,8 @@ fn a_release_frees_what_is_of_the_run_and_of_no_later_epoch_and_nothing_else() {
         assert_eq!(store.release(&run_id("r-1"), 1, &claims).unwrap(), 0);
         assert_eq!(store.release(&run_id("r-1"), 1, &[]).unwrap(), 0);
         let left = store.look_up(&claims).unwrap();
-        assert_eq!(left, [None, None, Some(marker(&later, 3)), Some(marker(&longer_name, 4)), None]);
+        use ClaimOutcome::Novel;
+        assert_eq!(left, [Novel, Novel, found(&later, 3), found(&longer_name, 4), Novel]);
         assert_eq!(store.release(&run_id("r-1"), 2, &claims).unwrap(), 1);
         assert_eq!(store.claim(&bid("r-2", 1), &[claim(1, 8)]).unwrap(), [ClaimOutcome::Novel]);
     });
@@ -269,7 +294,8 @@ fn a_run_is_freed_of_all_its_claims_without_naming_them() {
         assert_eq!(store.release_run(&run_id("r-1")).unwrap(), 2_500);
         assert_eq!(store.release_run(&run_id("r-1")).unwrap(), 0);
         let left = store.look_up(&claims(0..3_000)).unwrap();
-        assert!(left[..2_500].iter().all(Option::is_none) && left[2_500..].iter().all(Option::is_some));
+        let is_novel = |outcome: &ClaimOutcome| *outcome == ClaimOutcome::Novel;
+        assert!(left[..2_500].iter().all(is_novel) && !left[2_500..].iter().any(is_novel));
     });
 }
 
@@ -366,59 +392,178 @@ fn a_feed_remembers_its_latest_run_for_each_meaning() {
     });
 }
 
-/// One call, with record and row of each claim.
+#[test]
+fn another_content_of_a_payment_is_told_from_the_same_one_and_claims_nothing() {
+    on_every_store(|data| {
+        let (mut store, first, second) = (data.open(), bid("r-1", 1), bid("r-2", 1));
+        let original = version(1, 0, 17);
+        assert_eq!(store.claim(&first, &[original]).unwrap(), [ClaimOutcome::Novel]);
+        // Another amount, and another amount on another day.
+        let others = [version(1, 1, 1), version(1, 5, 2)];
+        let expected = [differs(&first, original), differs(&first, original)];
+        assert_eq!(store.look_up(&others).unwrap(), expected);
+        assert_eq!(store.claim(&second, &others).unwrap(), expected);
+        assert_eq!(store.claim(&second, &others).unwrap(), expected, "an answer that was lost");
+        store.release(&second.run, 1, &others).unwrap();
+        assert_eq!(store.claim(&bid("r-3", 1), &others).unwrap(), expected);
+        store.release(&run_id("r-3"), 1, &others).unwrap();
+        assert_eq!(store.claim(&second, &[version(1, 0, 3)]).unwrap(), [found(&first, 17)]);
+        assert_eq!(store.release(&first.run, 1, &[original]).unwrap(), 1);
+        assert_eq!(store.claim(&second, &others).unwrap(), [ClaimOutcome::Novel, differs(&second, others[0])]);
+    });
+}
+
+#[test]
+fn of_several_contents_in_one_call_the_first_row_wins_whatever_its_day() {
+    on_every_store(|data| {
+        let (mut store, bid) = (data.open(), bid("r-1", 1));
+        let claims: Vec<Claim> = (0..300).map(|row| version(row % 100, row / 100 * 4, row + 1)).collect();
+        let outcomes = store.claim(&bid, &claims).unwrap();
+        for (index, outcome) in outcomes.into_iter().enumerate() {
+            let expected = if index < 100 { ClaimOutcome::Novel } else { differs(&bid, claims[index % 100]) };
+            assert_eq!(outcome, expected, "row {}", index + 1);
+        }
+    });
+}
+
+#[test]
+fn a_content_that_is_claimed_alone_stands_beside_the_others_of_its_payment() {
+    on_every_store(|data| {
+        let (mut store, first, second) = (data.open(), bid("r-1", 1), bid("r-2", 1));
+        let (original, same_day, other_day) = (version(1, 0, 1), version(1, 1, 2), version(1, 5, 3));
+        let all = [original, same_day, other_day];
+        store.claim(&first, &[original]).unwrap();
+        let alone = [of_content(same_day), of_content(other_day)];
+        assert_eq!(store.look_up(&alone).unwrap(), [ClaimOutcome::Novel, ClaimOutcome::Novel]);
+        assert_eq!(store.claim(&second, &alone).unwrap(), [ClaimOutcome::Novel, ClaimOutcome::Novel]);
+        assert_eq!(store.claim(&second, &alone).unwrap(), [found(&second, 2), found(&second, 3)]);
+        let third = bid("r-3", 1);
+        assert_eq!(store.claim(&third, &alone).unwrap(), [found(&second, 2), found(&second, 3)]);
+        assert_eq!(store.claim(&third, &all).unwrap(), [found(&first, 1), found(&second, 2), found(&second, 3)]);
+        assert_eq!(store.release(&first.run, 1, &all).unwrap(), 1);
+        // Whatever stood first, what stands is known.
+        assert_eq!(store.claim(&third, &all[1..]).unwrap(), [found(&second, 2), found(&second, 3)]);
+        assert_eq!(store.release_run(&second.run).unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_payment_passes_to_another_content_only_from_the_one_that_was_found() {
+    on_every_store(|data| {
+        let (mut store, old, new) = (data.open(), bid("r-1", 1), bid("r-2", 1));
+        let (original, on_its_day, on_another) = (version(1, 0, 7), version(1, 1, 3), version(2, 5, 4));
+        store.claim(&old, &[original, version(2, 0, 8)]).unwrap();
+        let adoption = |claim: Claim, row, before: Claim| Adoption {
+            claim,
+            found: (Arc::clone(&old), row),
+            differing: Some(before.content()),
+            owner: Arc::clone(&new),
+        };
+        let adoptions = [
+            adoption(on_its_day, 7, original),
+            adoption(on_another, 8, version(2, 0, 8)),
+            adoption(version(3, 1, 9), 1, version(3, 0, 1)),
+        ];
+        assert_eq!(store.adopt(&[adoption(on_its_day, 7, version(1, 2, 7))]).unwrap(), [false], "another content");
+        assert_eq!(store.adopt(&[adoption(on_its_day, 6, original)]).unwrap(), [false], "another row");
+        assert_eq!(store.adopt(&adoptions).unwrap(), [true, true, false]);
+        assert_eq!(store.adopt(&adoptions).unwrap(), [true, true, false], "an answer that was lost");
+        let both = [on_its_day, on_another];
+        let own = store.claim(&new, &both).unwrap();
+        assert!(own.iter().all(|outcome| outcome.run_marker().is_none_or(|(owner, _)| *owner == new)), "{own:?}");
+        assert_eq!(store.claim(&new, &both).unwrap(), [found(&new, 3), found(&new, 4)]);
+        assert_eq!(store.claim(&bid("r-3", 1), &[version(2, 6, 1)]).unwrap(), [differs(&new, on_another)]);
+        assert_eq!(store.release(&new.run, 1, &both).unwrap(), 2);
+        // In the layout that others share the old source hashes are still claimed.
+        store.release(&old.run, 1, &[original, version(2, 0, 8)]).unwrap();
+        assert_eq!(store.claim(&new, &[original]).unwrap(), [ClaimOutcome::Novel]);
+    });
+}
+
+#[test]
+fn a_run_is_freed_of_its_payments_and_no_other_content_goes_with_them() {
+    on_every_store(|data| {
+        let (mut store, first, second) = (data.open(), bid("r-1", 1), bid("r-2", 1));
+        let payments = |content| (0..2_000).map(|payment| version(payment, content, payment + 1)).collect::<Vec<_>>();
+        store.claim(&first, &payments(0)).unwrap();
+        let alone: Vec<Claim> = payments(1).into_iter().map(of_content).collect();
+        store.claim(&second, &alone).unwrap();
+        assert_eq!(store.release_run(&first.run).unwrap(), 2_000);
+        assert_eq!(store.release_run(&first.run).unwrap(), 0);
+        let left = store.look_up(&payments(1)).unwrap();
+        assert!(left.iter().all(|outcome| outcome.run_marker().is_some_and(|(owner, _)| *owner == second)));
+        assert_eq!(store.release_run(&second.run).unwrap(), 2_000);
+        let left = store.look_up(&payments(0)).unwrap();
+        assert!(left.iter().all(|outcome| *outcome == ClaimOutcome::Novel));
+    });
+}
+
+/// One call, with payment, version and row of each claim.
 #[derive(Debug, Clone)]
 enum Step {
-    Claim { run: usize, claims: Vec<(u64, u64)> },
-    LookUp { records: Vec<u64> },
-    Release { run: usize, claims: Vec<(u64, u64)> },
+    Claim { run: usize, claims: Vec<(u64, u64, u64)> },
+    LookUp { records: Vec<(u64, u64)> },
+    Release { run: usize, claims: Vec<(u64, u64, u64)> },
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Few records, rows and runs, so that calls meet each other's claims.
-    let claims = || proptest::collection::vec((0_u64..12, 1_u64..5), 0..8);
+    // Few payments, versions, rows and runs, so that calls meet each other's claims.
+    let claims = || proptest::collection::vec((0_u64..8, 0_u64..7, 1_u64..5), 0..8);
     prop_oneof![
         (0_usize..3, claims()).prop_map(|(run, claims)| Step::Claim { run, claims }),
-        proptest::collection::vec(0_u64..12, 0..8).prop_map(|records| Step::LookUp { records }),
+        proptest::collection::vec((0_u64..8, 0_u64..7), 0..8).prop_map(|records| Step::LookUp { records }),
         (0_usize..3, claims()).prop_map(|(run, claims)| Step::Release { run, claims }),
     ]
 }
 
-/// Carries `steps` out on `store` and on a plain map; records are numbered from `first`, which no other case uses.
+/// Which version of each payment stands, and by which run and row.
+type Standing = HashMap<u64, (u64, usize, u64)>;
+
+/// Carries `steps` out on `store` and on a plain map; payments are numbered from `first`, which no other case uses.
 fn check_against_map(store: &mut dyn Store, first: u64, steps: &[Step]) -> Result<(), TestCaseError> {
     let bids = [bid("r-1", 1), bid("r-1", 2), bid("r-2", 1)];
-    let mut owner_by_record: HashMap<u64, (usize, u64)> = HashMap::new();
-    let as_claims =
-        |pairs: &[(u64, u64)]| pairs.iter().map(|&(record, row)| claim(first + record, row)).collect::<Vec<_>>();
+    let mut standing = Standing::new();
+    let as_claims = |all: &[(u64, u64, u64)]| {
+        all.iter().map(|&(payment, content, row)| version(first + payment, content, row)).collect::<Vec<_>>()
+    };
+    let expected = |standing: &Standing, payment: u64, content: u64| match standing.get(&payment) {
+        None => ClaimOutcome::Novel,
+        Some(&(same, owner, row)) if same == content => found(&bids[owner], row),
+        Some(&(other, owner, row)) => differs(&bids[owner], version(first + payment, other, row)),
+    };
     for step in steps {
         match step {
             Step::Claim { run, claims } => {
-                let mut expected = Vec::new();
-                for &(record, row) in claims {
-                    expected.push(match owner_by_record.get(&record) {
-                        Some(&(owner, row)) => found(&bids[owner], row),
-                        None => ClaimOutcome::Novel,
-                    });
-                    owner_by_record.entry(record).or_insert((*run, row));
+                let mut outcomes = Vec::new();
+                for &(payment, content, row) in claims {
+                    outcomes.push(expected(&standing, payment, content));
+                    standing.entry(payment).or_insert((content, *run, row));
                 }
-                prop_assert_eq!(store.claim(&bids[*run], &as_claims(claims)).unwrap(), expected);
+                let made = store.claim(&bids[*run], &as_claims(claims)).unwrap();
+                prop_assert_eq!(&made, &outcomes);
+                // As every caller does.
+                let differing = claims.iter().zip(made).filter(|(_, made)| matches!(made, ClaimOutcome::Differs(_)));
+                let differing: Vec<_> = differing.map(|(claim, _)| *claim).collect();
+                store.release(&bids[*run].run, bids[*run].epoch, &as_claims(&differing)).unwrap();
             }
             Step::LookUp { records } => {
-                let claims: Vec<Claim> = records.iter().map(|record| claim(first + record, 1)).collect();
-                let owner = |record| owner_by_record.get(record).map(|&(owner, row)| marker(&bids[owner], row));
-                prop_assert_eq!(store.look_up(&claims).unwrap(), records.iter().map(owner).collect::<Vec<_>>());
+                let claims: Vec<Claim> =
+                    records.iter().map(|&(payment, content)| version(first + payment, content, 1)).collect();
+                let outcomes = records.iter().map(|&(payment, content)| expected(&standing, payment, content));
+                prop_assert_eq!(store.look_up(&claims).unwrap(), outcomes.collect::<Vec<_>>());
             }
             Step::Release { run, claims } => {
-                let before = owner_by_record.len();
-                for &(record, _) in claims {
-                    let is_own = |&(owner, _): &(usize, u64)| {
-                        bids[owner].run == bids[*run].run && bids[owner].epoch <= bids[*run].epoch
+                let before = standing.len();
+                for &(payment, content, _) in claims {
+                    let is_own = |&(same, owner, _): &(u64, usize, u64)| {
+                        let (owner, run) = (&bids[owner], &bids[*run]);
+                        same == content && owner.run == run.run && owner.epoch <= run.epoch
                     };
-                    if owner_by_record.get(&record).is_some_and(is_own) {
-                        owner_by_record.remove(&record);
+                    if standing.get(&payment).is_some_and(is_own) {
+                        standing.remove(&payment);
                     }
                 }
-                let freed = u64::try_from(before - owner_by_record.len()).unwrap();
+                let freed = u64::try_from(before - standing.len()).unwrap();
                 prop_assert_eq!(store.release(&bids[*run].run, bids[*run].epoch, &as_claims(claims)).unwrap(), freed);
             }
         }

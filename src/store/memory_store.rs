@@ -7,17 +7,37 @@ use std::time::Duration;
 
 use super::{Store, StoreError};
 use crate::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Digest, Expected, FeedNote, KnownRun, Lease, Lineage, Marker, RunId, RunRecord,
-    RunStore, SourceHash,
+    Adoption, Bid, Claim, ClaimOutcome, ClaimScope, Content, Digest, Expected, FeedNote, IdentityHash, KnownRun, Lease,
+    Lineage, Marker, Original, RunId, RunRecord, RunStore,
 };
 
 /// Claims that it likes to be handed at once.
 const CLAIMS_PER_CALL: usize = 1_000;
 
+/// How claims stand in a store in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum MemoryLayout {
+    /// The source hash is the claim; beside it stands what is known of the payment.
+    #[default]
+    Shared,
+    /// The payment is the claim; further contents stand beside it.
+    Packed,
+}
+
+/// What stands for a payment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Payment {
+    pub content: Content,
+    pub marker: Marker,
+}
+
 /// What a store in memory holds. It can be copied and compared, so that tests can explore what may become of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Memory {
-    pub markers: BTreeMap<SourceHash, Marker>,
+    pub layout: MemoryLayout,
+    /// In the shared layout every claim, in the packed one further contents of payments.
+    pub contents: BTreeMap<(IdentityHash, Content), Marker>,
+    pub payments: BTreeMap<IdentityHash, Payment>,
     pub runs: BTreeMap<RunId, RunRecord>,
     /// When each lease ends, by the store's clock.
     pub leases: BTreeMap<RunId, Duration>,
@@ -34,11 +54,157 @@ impl Memory {
         KnownRun { record: record.clone(), lease }
     }
 
-    fn free(&mut self, mut is_to_go: impl FnMut(&SourceHash, &Marker) -> bool) -> u64 {
-        let before = self.markers.len();
-        self.markers.retain(|hash, marker| !is_to_go(hash, marker));
-        (before - self.markers.len()) as u64
+    /// The marker under the source hash, once it is there, and whether it is of this attempt.
+    fn claim_content(&mut self, own: &Marker, claim: &Claim) -> (ClaimOutcome, Marker) {
+        match self.contents.get(&content_key(claim)) {
+            Some(found) => (ClaimOutcome::Found(found.clone()), found.clone()),
+            None => {
+                self.contents.insert(content_key(claim), own.clone());
+                (ClaimOutcome::Novel, own.clone())
+            }
+        }
     }
+
+    fn claim_shared(&mut self, bid: &Bid, claim: &Claim) -> ClaimOutcome {
+        let own = Marker::Run { owner: bid.clone(), row: claim.row };
+        let (outcome, marker) = self.claim_content(&own, claim);
+        if claim.scope == ClaimScope::Content {
+            return outcome;
+        }
+        let content = claim.content();
+        let ours = |marker: &Marker| matches!(marker, Marker::Run { owner, .. } if owner.run == bid.run);
+        let is_current =
+            matches!(&marker, Marker::Run { owner, .. } if (&owner.run, owner.epoch) == (&bid.run, bid.epoch));
+        match self.payments.get_mut(&claim.identity) {
+            None => {
+                // Another writer has no run by which an entry of its own could be judged.
+                let marker = if matches!(marker, Marker::Run { .. }) { marker } else { own };
+                self.payments.insert(claim.identity, Payment { content, marker });
+            }
+            Some(standing) if standing.content != content && is_current => {
+                return ClaimOutcome::Differs(Box::new(original(standing)));
+            }
+            Some(standing) if standing.content == content && is_current => standing.marker = marker,
+            Some(standing) if standing.content == content && ours(&standing.marker) && !ours(&marker) => {
+                // What an attempt that died left for another writer's claim.
+                if matches!(marker, Marker::OtherWriter(_)) {
+                    standing.marker = own;
+                }
+            }
+            Some(_) => {}
+        }
+        outcome
+    }
+
+    fn claim_packed(&mut self, bid: &Bid, claim: &Claim) -> ClaimOutcome {
+        let own = Marker::Run { owner: bid.clone(), row: claim.row };
+        let content = claim.content();
+        match self.payments.get(&claim.identity) {
+            None => {
+                self.payments.insert(claim.identity, Payment { content, marker: own });
+                ClaimOutcome::Novel
+            }
+            Some(standing) if standing.content == content => ClaimOutcome::Found(standing.marker.clone()),
+            Some(standing) => match (self.contents.get(&content_key(claim)), claim.scope) {
+                (Some(marker), _) => ClaimOutcome::Found(marker.clone()),
+                (None, ClaimScope::Payment) => ClaimOutcome::Differs(Box::new(original(standing))),
+                (None, ClaimScope::Content) => self.claim_content(&own, claim).0,
+            },
+        }
+    }
+
+    /// What stands for `claim`, as a run with this bid would find it.
+    fn look_up_one(&self, claim: &Claim) -> ClaimOutcome {
+        let by_content = self.contents.get(&content_key(claim)).map(|marker| ClaimOutcome::Found(marker.clone()));
+        let by_payment = self.payments.get(&claim.identity).map(|standing| match standing.content == claim.content() {
+            true => ClaimOutcome::Found(standing.marker.clone()),
+            false => ClaimOutcome::Differs(Box::new(original(standing))),
+        });
+        match (self.layout, claim.scope) {
+            (MemoryLayout::Shared, ClaimScope::Payment) => by_content.unwrap_or(match by_payment {
+                Some(differs @ ClaimOutcome::Differs(_)) => differs,
+                Some(ClaimOutcome::Novel | ClaimOutcome::Found(_)) | None => ClaimOutcome::Novel,
+            }),
+            (MemoryLayout::Shared, ClaimScope::Content) => by_content.unwrap_or(ClaimOutcome::Novel),
+            (MemoryLayout::Packed, scope) => match (by_payment, by_content) {
+                (None, _) => ClaimOutcome::Novel,
+                (Some(found @ ClaimOutcome::Found(_)), _) | (Some(_), Some(found)) => found,
+                (Some(_), None) if scope == ClaimScope::Content => ClaimOutcome::Novel,
+                (Some(differs), None) => differs,
+            },
+        }
+    }
+
+    fn adopt_one(&mut self, Adoption { claim, found: (owner, row), differing, owner: heir }: &Adoption) -> bool {
+        let old = Marker::Run { owner: owner.clone(), row: *row };
+        let new = Marker::Run { owner: heir.clone(), row: claim.row };
+        let content = claim.content();
+        if let Some(differing) = differing {
+            let (before, after) = (Payment { content: *differing, marker: old }, Payment { content, marker: new });
+            let standing = self.payments.get_mut(&claim.identity);
+            return standing.is_some_and(|standing| replace(standing, &before, after));
+        }
+        if self.layout == MemoryLayout::Packed {
+            let (before, after) = (Payment { content, marker: old.clone() }, Payment { content, marker: new.clone() });
+            if let Some(standing) = self.payments.get_mut(&claim.identity)
+                && standing.content == content
+            {
+                return replace(standing, &before, after);
+            }
+        }
+        let is_adopted =
+            self.contents.get_mut(&content_key(claim)).is_some_and(|marker| replace(marker, &old, new.clone()));
+        if !is_adopted || claim.scope == ClaimScope::Content || self.layout == MemoryLayout::Packed {
+            return is_adopted;
+        }
+        let standing = self.payments.entry(claim.identity).or_insert_with(|| Payment { content, marker: new.clone() });
+        if standing.content == content {
+            standing.marker = new;
+        }
+        standing.content == content
+    }
+
+    /// Frees what `is_to_go`; says how many claims that were.
+    fn free(&mut self, is_to_go: impl Fn(&IdentityHash, &Content, &Marker) -> bool) -> u64 {
+        let contents = self.contents.len();
+        self.contents.retain(|(identity, content), marker| !is_to_go(identity, content, marker));
+        let payments = self.payments.len();
+        self.payments.retain(|identity, payment| !is_to_go(identity, &payment.content, &payment.marker));
+        let (contents, payments) = (contents - self.contents.len(), payments - self.payments.len());
+        // In the shared layout what stands for the payment is no claim of its own.
+        if self.layout == MemoryLayout::Shared {
+            return contents as u64;
+        }
+        self.promote();
+        (contents + payments) as u64
+    }
+
+    /// Lets a further content of a payment take the place of the first one, where that is gone.
+    fn promote(&mut self) {
+        while let Some((identity, content)) =
+            self.contents.keys().find(|(identity, _)| !self.payments.contains_key(identity)).copied()
+        {
+            let marker = self.contents.remove(&(identity, content)).expect("it was found above");
+            self.payments.insert(identity, Payment { content, marker });
+        }
+    }
+}
+
+fn content_key(claim: &Claim) -> (IdentityHash, Content) {
+    (claim.identity, claim.content())
+}
+
+fn original(standing: &Payment) -> Original {
+    Original { marker: standing.marker.clone(), content: standing.content }
+}
+
+/// Compares and sets; true also where it was done before.
+fn replace<T: PartialEq>(standing: &mut T, old: &T, new: T) -> bool {
+    let is_met = *standing == *old || *standing == new;
+    if is_met {
+        *standing = new;
+    }
+    is_met
 }
 
 impl RunStore for Memory {
@@ -49,17 +215,11 @@ impl RunStore for Memory {
     }
 
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, Infallible> {
-        let mut claim_one = |claim: &Claim| {
-            let own = Marker::Run { owner: bid.clone(), row: claim.row };
-            match self.markers.get(&claim.source_hash) {
-                Some(found) => ClaimOutcome::Found(found.clone()),
-                None => {
-                    self.markers.insert(claim.source_hash, own);
-                    ClaimOutcome::Novel
-                }
-            }
+        let claim_one = |claim: &Claim| match self.layout {
+            MemoryLayout::Shared => self.claim_shared(bid, claim),
+            MemoryLayout::Packed => self.claim_packed(bid, claim),
         };
-        Ok(claims.iter().map(&mut claim_one).collect())
+        Ok(claims.iter().map(claim_one).collect())
     }
 
     fn answers_lost(&self) -> u64 {
@@ -67,34 +227,24 @@ impl RunStore for Memory {
     }
 
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, Infallible> {
-        let adopt_one = |adoption: &Adoption| {
-            let (owner, row) = adoption.found.clone();
-            let (old, new) =
-                (Marker::Run { owner, row }, Marker::Run { owner: adoption.owner.clone(), row: adoption.claim.row });
-            match self.markers.get_mut(&adoption.claim.source_hash) {
-                Some(standing) if *standing == old || *standing == new => {
-                    *standing = new;
-                    true
-                }
-                Some(_) | None => false,
-            }
-        };
-        Ok(adoptions.iter().map(adopt_one).collect())
+        Ok(adoptions.iter().map(|adoption| self.adopt_one(adoption)).collect())
     }
 
-    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, Infallible> {
-        Ok(claims.iter().map(|claim| self.markers.get(&claim.source_hash).cloned()).collect())
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, Infallible> {
+        Ok(claims.iter().map(|claim| self.look_up_one(claim)).collect())
     }
 
     fn release(&mut self, run: &RunId, epoch: u32, claims: &[Claim]) -> Result<u64, Infallible> {
         let is_own =
             |marker: &Marker| matches!(marker, Marker::Run { owner, .. } if owner.run == *run && owner.epoch <= epoch);
-        let hashes: Vec<_> = claims.iter().map(|claim| claim.source_hash).collect();
-        Ok(self.free(|hash, marker| hashes.contains(hash) && is_own(marker)))
+        let is_meant = |identity: &IdentityHash, content: &Content| {
+            claims.iter().any(|claim| content_key(claim) == (*identity, *content))
+        };
+        Ok(self.free(|identity, content, marker| is_own(marker) && is_meant(identity, content)))
     }
 
     fn release_run(&mut self, run: &RunId) -> Result<u64, Infallible> {
-        Ok(self.free(|_, marker| matches!(marker, Marker::Run { owner, .. } if owner.run == *run)))
+        Ok(self.free(|_, _, marker| matches!(marker, Marker::Run { owner, .. } if owner.run == *run)))
     }
 
     fn check_intact(&mut self) -> Result<(), Infallible> {
@@ -160,6 +310,11 @@ impl RunStore for Memory {
 pub struct MemoryStore(Arc<Mutex<Memory>>);
 
 impl MemoryStore {
+    /// An empty store of this layout.
+    pub fn of_layout(layout: MemoryLayout) -> Self {
+        Self(Arc::new(Mutex::new(Memory { layout, ..Memory::default() })))
+    }
+
     /// What it holds; a handle that panicked left it whole, because every call does one thing.
     pub fn lock(&self) -> MutexGuard<'_, Memory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -190,7 +345,7 @@ impl RunStore for MemoryStore {
         sure(self.lock().adopt(adoptions))
     }
 
-    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
         sure(self.lock().look_up(claims))
     }
 

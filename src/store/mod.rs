@@ -8,6 +8,7 @@ mod location;
 mod marker;
 mod memory_store;
 mod open;
+mod packed;
 mod record_wire;
 mod redis_store;
 #[cfg(test)]
@@ -15,7 +16,7 @@ mod test_server;
 
 pub use error::StoreError;
 pub use location::{LocationError, StoreLocation};
-pub use memory_store::{Memory, MemoryStore};
+pub use memory_store::{Memory, MemoryLayout, MemoryStore, Payment};
 pub use open::{Access, OpenedStore, Secret, StoreConfig};
 pub use redis_store::RedisStore;
 

@@ -43,6 +43,8 @@ pub struct StoreConfig {
     pub location: StoreLocation,
     /// In front of every key.
     pub prefix: String,
+    /// How many records a store is made for that does not exist yet.
+    pub expected_records: u64,
     /// How long a claim lives from its making.
     pub claim_ttl: Duration,
     /// The longest wait for a server without any progress.

@@ -63,6 +63,18 @@ pub(super) struct Meta {
     /// A random value: a store with another one is another store.
     #[serde(default)]
     pub(super) sentinel: String,
+    /// How entries of payments are spread, where the layout spreads them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) buckets: Option<BucketsWire>,
+}
+
+/// How entries of payments are spread over keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BucketsWire {
+    /// Leading bits of the identity hash that choose the key.
+    pub(super) bits: u8,
+    /// Bytes of the identity hash in front of those in the field.
+    pub(super) skip: u8,
 }
 
 /// The JSON of `record`; equal records have equal JSON.
@@ -234,8 +246,16 @@ pub(super) mod tests {
         assert_eq!(decode_run(&encode_run(&record)), Ok(record));
         let note = FeedNote { run: RunId::parse("r-1").unwrap(), pass: 3 };
         assert_eq!(decode_feed_note(&encode_feed_note(&note)), Ok(note));
-        let meta = Meta { version: 1, layout: "shared".to_owned(), sentinel: "00ff".to_owned() };
-        assert_eq!(encode_meta(&meta), r#"{"version":1,"layout":"shared","sentinel":"00ff"}"#);
+        let meta = Meta {
+            version: 1,
+            layout: "shared".to_owned(),
+            sentinel: "00ff".to_owned(),
+            buckets: Some(BucketsWire { bits: 17, skip: 2 }),
+        };
+        assert_eq!(
+            encode_meta(&meta),
+            r#"{"version":1,"layout":"shared","sentinel":"00ff","buckets":{"bits":17,"skip":2}}"#
+        );
         assert_eq!(decode_meta(&encode_meta(&meta)), Ok(meta));
     }
 
@@ -245,7 +265,7 @@ pub(super) mod tests {
         assert!(decode_feed_note(&json.replace("\"pass\"", "\"colour\":[1],\"pass\"")).is_ok());
         let error = decode_feed_note(&json.replace("\"version\":1", "\"version\":2")).unwrap_err();
         assert_eq!(error, "it is of version 2, and this program reads version 1");
-        assert_eq!(decode_meta(r#"{"version":2,"buckets":15}"#).unwrap().version, 2);
+        assert_eq!(decode_meta(r#"{"version":2,"shards":15}"#).unwrap().version, 2);
     }
 
     #[test]

@@ -149,6 +149,12 @@ impl Env {
         assert!(reply.starts_with(":0"), "the run had no lease: {reply}");
     }
 
+    /// Claims `hash` as a writer does that knows nothing of this program. The store is a server.
+    pub(crate) fn claim_as_other_writer(&self, hash: &str, marker: &str) {
+        let reply = self.ask_server(&format!("SET {}{hash} {marker} NX EX 1000", self.key_prefix));
+        assert!(reply.ends_with("+OK\r\n"), "{reply}");
+    }
+
     /// Asks the server for `command`; returns its reply as it came.
     pub(crate) fn ask_server(&self, command: &str) -> String {
         self.server.as_ref().expect("this world's store is a server").ask(command)

@@ -33,6 +33,7 @@ fn kind_of(decision: &str) -> &'static str {
     match decision {
         "ACCEPTED" => "accepted",
         "DUPLICATE_SUPPRESSED" => "suppressed",
+        "IDEMPOTENCY_CONFLICT" => "conflicts",
         "HELD" => "held",
         "REJECTED" => "rejected",
         other => panic!("no feed here yields {other}"),
@@ -74,8 +75,8 @@ fn check(name: &str, feed: &[u8], mut files: Files) {
     }
     assert_eq!(at, feed.len(), "{name}: every byte has its line in the audit log");
     for (file, bytes) in files.iter().filter(|(name, _)| name.ends_with(".csv") || name.ends_with(".jsonl")) {
-        let kind =
-            ["accepted", "suppressed", "held", "rejected"].into_iter().find(|kind| file.contains(&format!(".{kind}.")));
+        let kinds = ["accepted", "suppressed", "conflicts", "held", "rejected"];
+        let kind = kinds.into_iter().find(|kind| file.contains(&format!(".{kind}.")));
         let whole = taken.get(kind.unwrap()).copied().unwrap_or(prologue);
         assert_eq!(bytes.len(), whole, "{name}: nothing else stands in {file}");
     }

@@ -1,5 +1,6 @@
 //! The program as its users meet it: the real binary, in folders of its own, told by its files, messages and exit codes.
 
+mod conflicts;
 mod crash;
 mod env;
 mod errors;

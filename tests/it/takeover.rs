@@ -17,7 +17,7 @@ fn feed(ids: std::ops::Range<u32>) -> String {
 
 /// A world whose store was used before, and two feeds that share a hundred records.
 fn world(env: Env) -> Env {
-    env.write("june.csv", format!("{HEADER}\nDE-main,T0,1.00,EUR,2026-06-01\n"));
+    env.write("june.csv", format!("{HEADER}\nDE-main,June,1.00,EUR,2026-06-01\n"));
     env.ingest(&["june.csv", "--run-id", "r-june"]).check_silent();
     env.write("july.csv", feed(0..200));
     env.write("august.csv", feed(100..300));

@@ -10,19 +10,20 @@ use crate::cli::args::IngestArgs;
 use crate::cli::environment::Environment;
 use crate::cli::failure::{ExitCode, Failure};
 use crate::cli::feeds::{self, NamedFeed};
-use crate::cli::layers::Origin;
+use crate::cli::layers::{Origin, Setting};
 use crate::cli::progress::Bar;
 use crate::cli::settings::Settings;
 use crate::cli::summary;
 use crate::cli::terminal::{Terminal, Verbosity};
 use crate::cli::used_store::UsedStore;
+use crate::cli::value::Percent;
 use crate::cli::worker::worker;
-use crate::domain::{Decision, Interrupt, RunCounts};
+use crate::domain::{ClaimScope, Decision, Interrupt, RunCounts};
 use crate::input::Profile;
 use crate::pipeline::{
-    self, DryRunReport, IngestReport, IngestRequest, RejectNote, WouldBeClaims, published_exit_code,
+    self, ConflictNote, DryRunReport, IngestReport, IngestRequest, RejectNote, WouldBeClaims, published_exit_code,
 };
-use crate::run::{Gates, REJECTS_MIN};
+use crate::run::{Gates, LIMITED_MIN};
 use crate::store::{Access, StoreError};
 
 pub(crate) fn run(
@@ -141,7 +142,6 @@ impl<'a> Ingest<'a> {
 
     fn request(&self, named: &NamedFeed) -> Result<IngestRequest, Failure> {
         let location = self.settings.store_location()?;
-        let totals = self.args.expect_totals.iter().map(|total| (total.currency, total.amount)).collect();
         let tags = self.args.tags.iter().map(|tag| (tag.key.clone(), tag.value.clone()));
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(IngestRequest {
@@ -152,15 +152,10 @@ impl<'a> Ingest<'a> {
             run: self.args.run_id.clone(),
             now: self.args.now.clone(),
             key_prefix: self.settings.key_prefix.value.as_str().to_owned(),
+            claim_scope: if self.settings.drift_check.value { ClaimScope::Payment } else { ClaimScope::Content },
             threads: self.settings.thread_count().unwrap_or_else(cores),
             tags: tags.collect::<BTreeMap<_, _>>(),
-            gates: Gates {
-                records: self.args.expect_records,
-                totals,
-                reject_limit: self.settings.reject_limit.value.get().into(),
-                // Who sets a limit means it, on short feeds too.
-                rejects_min: if self.settings.reject_limit.origin == Origin::Default { REJECTS_MIN } else { 0 },
-            },
+            gates: self.gates(),
             lease: Duration::from_secs(self.settings.lease_s.value.get()),
             lock_folder: self.settings.lock_folder()?,
             worker: worker(self.environment),
@@ -169,8 +164,23 @@ impl<'a> Ingest<'a> {
         })
     }
 
+    fn gates(&self) -> Gates {
+        let (reject_limit, conflict_limit) = (&self.settings.reject_limit, &self.settings.conflict_limit);
+        // Who sets a limit means it, on short feeds too.
+        let least = |limit: &Setting<Percent>| if limit.origin == Origin::Default { LIMITED_MIN } else { 0 };
+        Gates {
+            records: self.args.expect_records,
+            totals: self.args.expect_totals.iter().map(|total| (total.currency, total.amount)).collect(),
+            reject_limit: reject_limit.value.get().into(),
+            rejects_min: least(reject_limit),
+            conflict_limit: conflict_limit.value.get().into(),
+            conflicts_min: least(conflict_limit),
+        }
+    }
+
     fn tell(&self, request: &IngestRequest, report: &IngestReport) -> Result<ExitCode, Failure> {
         self.tell_rejects(request, &report.rejects, &report.counts);
+        self.tell_conflicts(request, &report.conflicts, &report.counts);
         let exit = exit_of(&report.counts);
         // Where a person must look, the sentence is said even to a log.
         let say = |line: &str| if exit == ExitCode::Done { self.terminal.note(line) } else { self.say(line) };
@@ -180,31 +190,38 @@ impl<'a> Ingest<'a> {
         if let Some(line) = summary::names_line(&report.names, &request.stem) {
             self.terminal.note(&line);
         }
-        self.print(&typed("run", report.summary.clone()))?;
+        self.print(&typed("run", with_conflicts(report.summary.clone(), &report.conflicts)))?;
         Ok(exit)
     }
 
     fn tell_dry(&self, request: &IngestRequest, report: &DryRunReport) -> Result<ExitCode, Failure> {
         self.tell_rejects(request, &report.rejects, &report.counts);
+        self.tell_conflicts(request, &report.conflicts, &report.counts);
         self.say(&summary::dry_sentence(report));
         summary::dry_details(report).iter().for_each(|line| self.say(line));
         let exit = exit_of(&report.counts);
         let counts: BTreeMap<_, _> =
             Decision::ALL.into_iter().map(|d| (d.wire_name(), report.counts[d.index()])).collect();
-        self.print(&json!({
+        let told = json!({
             "type": "dry_run",
             "run_id": report.run.as_str(),
             "file": request.feed.name,
             "records": report.counts.iter().sum::<u64>(),
             "decisions": counts,
             "exit_code": exit.number(),
-        }))?;
+        });
+        self.print(&with_conflicts(told, &report.conflicts))?;
         Ok(exit)
     }
 
     fn tell_rejects(&self, request: &IngestRequest, notes: &[RejectNote], counts: &RunCounts) {
         let rejected = counts[Decision::Rejected.index()];
         summary::reject_lines(&request.feed.shown, notes, rejected).iter().for_each(|line| self.say(line));
+    }
+
+    fn tell_conflicts(&self, request: &IngestRequest, notes: &[ConflictNote], counts: &RunCounts) {
+        let conflicts = counts[Decision::Conflict.index()];
+        summary::conflict_lines(&request.feed.shown, notes, conflicts).iter().for_each(|line| self.say(line));
     }
 
     fn tell_failure(&self, path: &Path, failure: &Failure) -> Result<(), Failure> {
@@ -232,6 +249,23 @@ impl<'a> Ingest<'a> {
 
 fn exit_of(counts: &RunCounts) -> ExitCode {
     if published_exit_code(counts) == 0 { ExitCode::Done } else { ExitCode::NeedsPerson }
+}
+
+/// `value` with the conflicts that are told of one by one.
+fn with_conflicts(mut value: Value, notes: &[ConflictNote]) -> Value {
+    let conflict = |note: &ConflictNote| {
+        let mut told = json!({ "row": note.row, "line": note.line_number });
+        if let (Value::Object(told), Ok(Value::Object(fields))) = (&mut told, serde_json::to_value(&note.conflict)) {
+            told.extend(fields);
+        }
+        told
+    };
+    if let Value::Object(fields) = &mut value
+        && !notes.is_empty()
+    {
+        fields.insert("conflicts".to_owned(), notes.iter().map(conflict).collect());
+    }
+    value
 }
 
 /// `value` with its type in front.

@@ -1,74 +1,64 @@
 //! What claims stand under and what stands there, byte for byte; and the order that the table likes.
+//!
+//! A payment stands under its posted day and the leading 20 bytes of its identity hash. Further contents of a payment
+//! stand right behind it: the same key, and the start of their source hash.
 
-use crate::domain::{Claim, PostedDay, SourceHash};
+use crate::domain::{Claim, Content, IdentityHash, PostedDay};
+use crate::store::packed::PackedEntry;
 
 /// Claims fetched out of key order at once: the fetches wait for memory together, not one after another.
 const CLAIMS_FETCHED: usize = 256;
 
-/// A posted day in three bytes and a source hash.
-const KEY_LEN: usize = 35;
+const DAY_LEN: usize = 3;
 
-/// What a claim stands under.
+/// Bytes of the identity hash in a key: 160 bits decide whether two records are of one payment.
+const IDENTITY_LEN: usize = 20;
+
+/// A posted day and an identity.
+pub(super) const KEY_LEN: usize = DAY_LEN + IDENTITY_LEN;
+
+/// Bytes of an owner's number.
+const NUMBER_LEN: usize = 4;
+
+/// What a payment stands under.
 pub(super) type Key = [u8; KEY_LEN];
 
+/// The key of the payment of `claim`, if it stands on its own day.
 pub(super) fn key_of(claim: &Claim) -> Key {
-    key(claim.posted_day, &claim.source_hash)
+    key(claim.posted_day, &claim.identity)
 }
 
-fn key(day: PostedDay, hash: &SourceHash) -> Key {
-    let [high, days @ ..] = day.0.to_be_bytes();
-    assert_eq!(high, 0, "four digits of year are fewer than 2^24 days");
+/// The key of the payment `identity`, standing on `day`.
+pub(super) fn key(day: PostedDay, identity: &IdentityHash) -> Key {
     let mut key = [0; KEY_LEN];
-    key[..3].copy_from_slice(&days);
-    key[3..].copy_from_slice(hash.as_bytes());
+    key[..DAY_LEN].copy_from_slice(&day_bytes(day));
+    key[DAY_LEN..].copy_from_slice(&identity.as_bytes()[..IDENTITY_LEN]);
     key
 }
 
-/// A claim's value: the owner's number in four bytes, and the row in as many as it needs.
-pub(super) struct Value {
-    bytes: [u8; 12],
-    start: usize,
+/// The key of a further content of the payment at `key`.
+pub(super) fn version_key(key: &Key, content: &Content) -> Vec<u8> {
+    [key.as_slice(), content.hash_start()].concat()
 }
 
-impl Value {
-    pub(super) fn new(number: u32, row: u64) -> Self {
-        let unused = (row.leading_zeros() / 8).min(7) as usize;
-        let mut bytes = [0; 12];
-        bytes[4..].copy_from_slice(&row.to_be_bytes());
-        bytes[unused..unused + 4].copy_from_slice(&number.to_be_bytes());
-        Self { bytes, start: unused }
-    }
-
-    /// A value out of the store's pages; none if it is longer than any of ours.
-    pub(super) fn copied(found: &[u8]) -> Option<Self> {
-        let start = 12_usize.checked_sub(found.len())?;
-        let mut bytes = [0; 12];
-        bytes[start..].copy_from_slice(found);
-        Some(Self { bytes, start })
-    }
-
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
+pub(super) fn day_bytes(day: PostedDay) -> [u8; DAY_LEN] {
+    let [high, days @ ..] = day.0.to_be_bytes();
+    assert_eq!(high, 0, "four digits of year are fewer than 2^24 days");
+    days
 }
 
-pub(super) fn decode_value(value: &[u8]) -> Option<(u32, u64)> {
-    let (number, row) = value.split_first_chunk::<4>()?;
-    if row.is_empty() || row.len() > 8 {
-        return None;
-    }
-    Some((u32::from_be_bytes(*number), row.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))))
-}
+/// What stands under a key. The owner is known by its number.
+pub(super) type Entry = PackedEntry<NUMBER_LEN>;
 
-/// Index, key and row of the claims at the indexes of `order`, in that order.
+/// Index and key of the claims at the indexes of `order`, in that order.
 pub(super) fn fetched_in_order<'a>(
     claims: &'a [Claim],
     order: &'a [u32],
-) -> impl Iterator<Item = (u32, Key, u64)> + 'a {
+) -> impl Iterator<Item = (u32, Key, &'a Claim)> + 'a {
     order.chunks(CLAIMS_FETCHED).flat_map(move |indexes| {
         let fetch = |&index: &u32| {
             let claim = &claims[index as usize];
-            (index, key_of(claim), claim.row)
+            (index, key_of(claim), claim)
         };
         indexes.iter().map(fetch).collect::<Vec<_>>()
     })
@@ -77,7 +67,7 @@ pub(super) fn fetched_in_order<'a>(
 /// The indexes of `claims` by key, the first of equal ones first.
 pub(super) fn in_key_order(claims: &[Claim]) -> Vec<u32> {
     let leading = |claim: &Claim| {
-        let [a, b, c, d, e, ..] = *claim.source_hash.as_bytes();
+        let [a, b, c, d, e, ..] = *claim.identity.as_bytes();
         u64::from(claim.posted_day.0) << 40 | u64::from_be_bytes([0, 0, 0, a, b, c, d, e])
     };
     let numbered = claims.iter().zip(0_u32..);
@@ -85,20 +75,4 @@ pub(super) fn in_key_order(claims: &[Claim]) -> Vec<u32> {
     // Keys that agree in their first eight bytes may stand in the wrong order, which costs time and nothing else.
     order.sort_unstable();
     order.into_iter().map(|(_, index)| index).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_come_back_in_as_few_bytes_as_they_need() {
-        for (row, len) in [(1, 5), (255, 5), (256, 6), (2_000_000, 7), (u64::MAX, 12), (0, 5)] {
-            let value = Value::new(7, row);
-            assert_eq!(decode_value(value.as_bytes()), Some((7, row)));
-            assert_eq!(value.as_bytes().len(), len);
-        }
-        assert_eq!(decode_value(&[0, 0, 0, 1]), None);
-        assert_eq!(decode_value(&[0; 13]), None);
-    }
 }

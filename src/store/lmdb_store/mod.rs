@@ -1,49 +1,53 @@
 //! The embedded store. This folder is the only place that knows LMDB.
 //!
-//! Claims are keyed by the posted date first and by the hash within it. A bank's feed covers a month, so the pages
+//! Claims are keyed by the posted date first and by the payment within it. A bank's feed covers a month, so the pages
 //! that a run touches are those of its month: inserting stays as fast over twenty million records as over none,
-//! where keys in random order read and write all over the file.
+//! where keys in random order read and write all over the file. Whether a payment stands on another day is answered by
+//! `payment_days`.
 //!
 //! Default flags only, which make every transaction durable. Several processes may use a store at once; one writes at
 //! a time, and `writer_lock` says whose turn it is.
 
+mod claims;
 mod failure;
 mod keys;
+mod legacy;
 mod opening;
+mod payment_days;
 mod records;
+mod release;
 mod writer_lock;
 
 use std::collections::HashMap;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use heed::types::{Bytes, Str};
-use heed::{Database, Env, PutFlags, RoTxn, RwTxn, WithoutTls};
+use heed::{Database, Env, RoTxn, RwTxn, WithoutTls};
 
 pub(super) use opening::open;
 
+use self::claims::{Call, Standing};
 use self::failure::told;
-use self::keys::{Key, Value, decode_value, fetched_in_order, in_key_order, key_of};
+use self::keys::{Entry, in_key_order, key, version_key};
+use self::legacy::{LegacyClaims, LegacyMarker};
+use self::payment_days::{PaymentDays, Sight};
 use self::records::owner_key;
 use self::writer_lock::WriteTxn;
 use super::record_wire::decode_owner;
 use super::{Store, StoreError};
 use crate::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Digest, Expected, FeedNote, KnownRun, Lineage, Marker, Owner, RunId, RunRecord,
-    RunStore,
+    Adoption, Bid, Claim, ClaimOutcome, ClaimScope, Digest, Expected, FeedNote, KnownRun, Lineage, Marker, Original,
+    Owner, RunId, RunRecord, RunStore,
 };
 
 /// Claims in one transaction: the sorted keys of more would not fit the memory promised, those of fewer would write
 /// the pages of a month more often.
 const CLAIMS_PER_TRANSACTION: usize = 98_304;
 
-/// Claims behind each other in a table that large dirty a page each: so many bound a transaction's memory to 96 MiB.
-const SCATTERED_CLAIMS_MAX: usize = 24 * 1024;
-
-/// Claims looked through between two transactions, when a run's own are to be found.
-const CLAIMS_LOOKED_THROUGH: usize = 1_000_000;
+/// A transaction that reads, or one that writes as well.
+type ReadTxn<'a> = RoTxn<'a, WithoutTls>;
 
 /// A store in a folder of this machine.
 #[derive(Clone)]
@@ -52,6 +56,8 @@ struct LmdbStore {
     path: PathBuf,
     env: Env<WithoutTls>,
     claims: Database<Bytes, Bytes>,
+    days: PaymentDays,
+    legacy: Option<LegacyClaims>,
     records: Database<Str, Str>,
     claims_per_call: usize,
     /// Owners by their number in claims.
@@ -75,56 +81,17 @@ impl LmdbStore {
         Ok(done)
     }
 
-    /// Makes the claims at the leading indexes of `order` in one durable transaction; says how many.
-    ///
-    /// All of them, unless their pages would take too much memory: what follows touches other pages, so nothing is
-    /// written twice.
-    fn claim_some(
-        &mut self,
-        bid: &Bid,
-        claims: &[Claim],
-        order: &[u32],
-        outcomes: &mut [ClaimOutcome],
-    ) -> Result<usize, StoreError> {
-        let path = self.path.clone();
-        let fail = |error| told(&path, error);
-        let env = self.env.clone();
-        let mut txn = WriteTxn::begin(&env, &path)?;
-        let number = self.owner_number(&mut txn, bid).map_err(fail)?;
-        let table = self.claims;
-        let is_large = table.stat(&txn).map_err(fail)?.leaf_pages > SCATTERED_CLAIMS_MAX;
-        let mut last = table.last(&txn).map_err(fail)?.map(|(key, _)| key.to_vec()).unwrap_or_default();
-        let (mut made, mut scattered) = (0, 0);
-        for (index, key, row) in fetched_in_order(claims, order) {
-            // Behind the last key a page is filled to its end, where it is halved otherwise.
-            let is_behind = key.as_slice() > last.as_slice();
-            let flags = if is_behind { PutFlags::APPEND } else { PutFlags::empty() };
-            let value = Value::new(number, row);
-            let found = table.get_or_put_with_flags(&mut txn, flags, &key, value.as_bytes()).map_err(fail)?;
-            if let Some(found) = found.map(Value::copied) {
-                let marker = match found.as_ref().and_then(|found| decode_value(found.as_bytes())) {
-                    Some((own, row)) if own == number => Marker::Run { owner: Arc::clone(bid), row },
-                    Some((owner, row)) => self.marker(&txn, owner, row)?,
-                    None => Marker::Unreadable,
-                };
-                outcomes[index as usize] = ClaimOutcome::Found(marker);
-            } else if is_behind {
-                last.clear();
-                last.extend_from_slice(&key);
-            } else {
-                scattered += 1;
-            }
-            made += 1;
-            if is_large && scattered == SCATTERED_CLAIMS_MAX {
-                break;
-            }
-        }
-        txn.commit().map_err(fail)?;
-        Ok(made)
+    /// The marker that `entry` is.
+    fn marker(&mut self, txn: &ReadTxn<'_>, entry: &Entry) -> Result<Marker, StoreError> {
+        self.marker_of(txn, u32::from_be_bytes(entry.owner), entry.row)
+    }
+
+    fn marker_of_legacy(&mut self, txn: &ReadTxn<'_>, marker: LegacyMarker) -> Result<Marker, StoreError> {
+        marker.map_or(Ok(Marker::Unreadable), |(number, row)| self.marker_of(txn, number, row))
     }
 
     /// The marker of `row` by the owner of `number`.
-    fn marker(&mut self, txn: &RoTxn<'_, WithoutTls>, number: u32, row: u64) -> Result<Marker, StoreError> {
+    fn marker_of(&mut self, txn: &ReadTxn<'_>, number: u32, row: u64) -> Result<Marker, StoreError> {
         if let Some(owner) = self.owners.get(&number) {
             return Ok(Marker::Run { owner: Arc::clone(owner), row });
         }
@@ -135,54 +102,42 @@ impl LmdbStore {
         Ok(Marker::Run { owner, row })
     }
 
-    /// Keys behind `from` whose claims are of `run`, and where to go on if there is more to look through.
-    fn keys_of(&mut self, run: &RunId, from: Option<&Key>) -> Result<(Vec<Key>, Option<Key>), StoreError> {
-        let path = self.path.clone();
-        let fail = |error| told(&path, error);
-        let env = self.env.clone();
-        let txn = env.read_txn().map_err(fail)?;
-        let start = from.map_or(Bound::Unbounded, |from| Bound::Excluded(from.as_slice()));
-        let bounds = (start, Bound::Unbounded);
-        let (mut keys, mut last, table) = (Vec::new(), None, self.claims);
-        for (looked_at, entry) in table.range(&txn, &bounds).map_err(fail)?.enumerate() {
-            let (key, value) = entry.map_err(fail)?;
-            let key: Key = key.try_into().map_err(|_| self.corrupt("a claim's key has another length"))?;
-            if looked_at == CLAIMS_LOOKED_THROUGH {
-                return Ok((keys, last));
-            }
-            if matches!(self.marker_of(&txn, value)?, Marker::Run { owner, .. } if owner.run == *run) {
-                keys.push(key);
-            }
-            last = Some(key);
+    /// Replaces what `adoption` found by what it makes of it, if it stands there still or was replaced already.
+    fn adopt_one(&self, txn: &mut RwTxn<'_>, adoption: &Adoption) -> heed::Result<bool> {
+        let Adoption { claim, found: (owner, row), differing, owner: heir } = adoption;
+        let content = claim.content();
+        let (number, heir) = (self.owner_number(txn, owner)?, self.owner_number(txn, heir)?);
+        let old = Entry { owner: number.to_be_bytes(), content: differing.unwrap_or(content), row: *row };
+        let new = Entry { owner: heir.to_be_bytes(), content, row: claim.row };
+        let (old, new) = (old.encode(), new.encode());
+        if differing.is_none()
+            && let Some(legacy) = self.legacy
+            && legacy.get(txn, claim)? == Some(Some((number, *row)))
+        {
+            // It comes over into the present layout.
+            legacy.delete(txn, claim)?;
+            self.days.add(txn, &[Sight::of(claim)])?;
+            let own = key(claim.posted_day, &claim.identity);
+            let key = if self.claims.get(txn, &own)?.is_some() { version_key(&own, &content) } else { own.to_vec() };
+            self.claims.put(txn, &key, new.as_slice())?;
+            return Ok(true);
         }
-        Ok((keys, None))
-    }
-
-    /// Deletes in one durable transaction the claims at those of `keys` whose owner `is_to_go`; says how many.
-    fn free(&mut self, keys: &[Key], is_to_go: impl Fn(&Owner) -> bool) -> Result<u64, StoreError> {
-        let path = self.path.clone();
-        let fail = |error| told(&path, error);
-        let env = self.env.clone();
-        let mut txn = WriteTxn::begin(&env, &path)?;
-        let table = self.claims;
-        let mut freed = 0;
-        for key in keys {
-            let Some(value) = table.get(&txn, key).map_err(fail)?.map(<[u8]>::to_vec) else { continue };
-            if matches!(self.marker_of(&txn, &value)?, Marker::Run { owner, .. } if is_to_go(&owner)) {
-                table.delete(&mut txn, key).map_err(fail)?;
-                freed += 1;
+        let days = std::iter::once(claim.posted_day).chain(self.other_days(txn, claim)?);
+        for key in days.map(|day| key(day, &claim.identity)) {
+            // What differs stands under the payment itself.
+            let version = differing.is_none().then(|| version_key(&key, &content));
+            for key in [Some(key.to_vec()), version].into_iter().flatten() {
+                let standing = self.claims.get(txn, &key)?;
+                if standing == Some(new.as_slice()) {
+                    return Ok(true);
+                }
+                if standing == Some(old.as_slice()) {
+                    self.claims.put(txn, &key, new.as_slice())?;
+                    return Ok(true);
+                }
             }
         }
-        txn.commit().map_err(fail)?;
-        Ok(freed)
-    }
-
-    /// What `value`, found under a claimed hash, says.
-    fn marker_of(&mut self, txn: &RoTxn<'_, WithoutTls>, value: &[u8]) -> Result<Marker, StoreError> {
-        match decode_value(value) {
-            Some((number, row)) => self.marker(txn, number, row),
-            None => Ok(Marker::Unreadable),
-        }
+        Ok(false)
     }
 }
 
@@ -194,14 +149,7 @@ impl RunStore for LmdbStore {
     }
 
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
-        let mut outcomes = vec![ClaimOutcome::Novel; claims.len()];
-        let order = in_key_order(claims);
-        let mut left = order.as_slice();
-        while !left.is_empty() {
-            let made = self.claim_some(bid, claims, left, &mut outcomes)?;
-            left = &left[made..];
-        }
-        Ok(outcomes)
+        Call::new(bid, claims).make(self)
     }
 
     /// What is asked of this store is done, or not, when the call returns.
@@ -210,59 +158,39 @@ impl RunStore for LmdbStore {
     }
 
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
-        let path = self.path.clone();
-        let fail = |error| told(&path, error);
-        let env = self.env.clone();
-        let mut txn = WriteTxn::begin(&env, &path)?;
-        let table = self.claims;
-        let mut adopted = Vec::with_capacity(adoptions.len());
-        for Adoption { claim, found: (owner, row), owner: new_owner } in adoptions {
-            let key = key_of(claim);
-            let old = Value::new(self.owner_number(&mut txn, owner).map_err(fail)?, *row);
-            let new = Value::new(self.owner_number(&mut txn, new_owner).map_err(fail)?, claim.row);
-            let standing = table.get(&txn, &key).map_err(fail)?;
-            let is_old = standing == Some(old.as_bytes());
-            adopted.push(is_old || standing == Some(new.as_bytes()));
-            if is_old {
-                table.put(&mut txn, &key, new.as_bytes()).map_err(fail)?;
-            }
-        }
-        txn.commit().map_err(fail)?;
-        Ok(adopted)
+        self.write(|store, txn| adoptions.iter().map(|adoption| store.adopt_one(txn, adoption)).collect())
     }
 
-    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
         let path = self.path.clone();
         let fail = |error| told(&path, error);
         let env = self.env.clone();
         let txn = env.read_txn().map_err(fail)?;
-        let table = self.claims;
-        let mut markers = vec![None; claims.len()];
+        let mut outcomes = vec![ClaimOutcome::Novel; claims.len()];
         for index in in_key_order(claims) {
-            if let Some(value) = table.get(&txn, &key_of(&claims[index as usize])).map_err(fail)? {
-                markers[index as usize] = Some(self.marker_of(&txn, value)?);
-            }
+            let claim = &claims[index as usize];
+            let days = self.other_days(&txn, claim).map_err(fail)?;
+            outcomes[index as usize] = match self.standing(&txn, claim, days).map_err(fail)? {
+                Standing::Nothing => ClaimOutcome::Novel,
+                Standing::Differing(..) if claim.scope == ClaimScope::Content => ClaimOutcome::Novel,
+                Standing::Unreadable => ClaimOutcome::Found(Marker::Unreadable),
+                Standing::Same(_, entry) => ClaimOutcome::Found(self.marker(&txn, &entry)?),
+                Standing::Legacy(marker) => ClaimOutcome::Found(self.marker_of_legacy(&txn, marker)?),
+                Standing::Differing(_, entry) => {
+                    let marker = self.marker(&txn, &entry)?;
+                    ClaimOutcome::Differs(Box::new(Original { marker, content: entry.content }))
+                }
+            };
         }
-        Ok(markers)
+        Ok(outcomes)
     }
 
     fn release(&mut self, run: &RunId, epoch: u32, claims: &[Claim]) -> Result<u64, StoreError> {
-        let keys: Vec<_> = in_key_order(claims).into_iter().map(|index| key_of(&claims[index as usize])).collect();
-        self.free(&keys, |owner| owner.run == *run && owner.epoch <= epoch)
+        release::release(self, run, epoch, claims)
     }
 
     fn release_run(&mut self, run: &RunId) -> Result<u64, StoreError> {
-        let mut freed = 0;
-        let mut from = None;
-        loop {
-            let (keys, next) = self.keys_of(run, from.as_ref())?;
-            // What was found is looked at again: another run may have taken it over since.
-            freed += self.free(&keys, |owner| owner.run == *run)?;
-            if next.is_none() {
-                return Ok(freed);
-            }
-            from = next;
-        }
+        release::release_run(self, run)
     }
 
     /// What a transaction wrote stays written.

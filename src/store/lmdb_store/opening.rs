@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use heed::types::Str;
 use heed::{Env, EnvFlags, EnvOpenOptions, WithoutTls};
 
 use super::failure::told;
+use super::legacy::LegacyClaims;
+use super::payment_days::PaymentDays;
 use super::writer_lock::{WriteTxn, WriterLock};
 use super::{CLAIMS_PER_TRANSACTION, LmdbStore, display};
 use crate::domain::CANONICAL_VERSION;
@@ -15,11 +18,14 @@ use crate::store::{Access, MemoryStore, OpenedStore, StoreConfig, StoreError, ra
 /// Address space reserved for the store, which bounds its size; the smaller ones are for machines that limit it.
 const MAP_SIZES: [usize; 5] = [1 << 40, 1 << 38, 1 << 36, 1 << 34, 1 << 32];
 
-/// Two tables for each key prefix.
-pub(super) const TABLES_MAX: u32 = 512;
+/// Four tables for each key prefix.
+pub(super) const TABLES_MAX: u32 = 1_024;
 
 /// The layout's name in the store's own description.
-const LAYOUT: &str = "embedded";
+const LAYOUT: &str = "embedded-2";
+
+/// The first layout, whose claims are still believed.
+const LEGACY_LAYOUT: &str = "embedded";
 
 /// Why a store that was used before is not trusted.
 const NOTHING_UNDER_PREFIX: &str = "it holds nothing under the prefix that was used before";
@@ -68,6 +74,15 @@ fn open_alone(address: &str, path: &Path, access: Access) -> Result<Env<WithoutT
     // Killed processes leave their places in the table of readers, which is small.
     env.clear_stale_readers().map_err(|error| told(path, error))?;
     Ok(env)
+}
+
+fn expected_version() -> String {
+    format!("version {CANONICAL_VERSION} in layout `{LAYOUT}`")
+}
+
+fn other_layout(address: String, layout: &str) -> StoreError {
+    let found = format!("version {CANONICAL_VERSION} in layout `{layout}`");
+    StoreError::OtherVersion { address, found, expected: expected_version() }
 }
 
 /// A store that does not exist, as one that holds nothing.
@@ -135,28 +150,45 @@ impl LmdbStore {
     ) -> Result<Option<Self>, StoreError> {
         let address = config.location.address();
         let fail = |error| told(path, error);
-        let (claims_name, records_name) = (format!("claims:{}", config.prefix), format!("records:{}", config.prefix));
+        let name = |kind: &str| format!("{kind}:{}", config.prefix);
         let create = config.access == Access::Write { create: true };
-        let (claims, records) = if create {
+        let (claims, days, records) = if create {
             let mut txn = WriteTxn::begin(&env, path)?;
-            let claims = env.create_database(&mut txn, Some(&claims_name)).map_err(fail)?;
-            let records = env.create_database(&mut txn, Some(&records_name)).map_err(fail)?;
+            let claims = env.create_database(&mut txn, Some(&name("payments"))).map_err(fail)?;
+            let days = env.create_database(&mut txn, Some(&name("days"))).map_err(fail)?;
+            let records = env.create_database(&mut txn, Some(&name("records"))).map_err(fail)?;
             txn.commit().map_err(fail)?;
-            (claims, records)
+            (claims, days, records)
         } else {
             let txn = env.read_txn().map_err(fail)?;
-            let claims = env.open_database(&txn, Some(&claims_name)).map_err(fail)?;
-            let records = env.open_database(&txn, Some(&records_name)).map_err(fail)?;
+            let claims = env.open_database(&txn, Some(&name("payments"))).map_err(fail)?;
+            let days = env.open_database(&txn, Some(&name("days"))).map_err(fail)?;
+            let records = env.open_database::<Str, Str>(&txn, Some(&name("records"))).map_err(fail)?;
             // Committed, and not dropped, so that the handles outlive the transaction.
             txn.commit().map_err(fail)?;
-            match (claims, records) {
-                (Some(claims), Some(records)) => (claims, records),
+            match (claims, days, records) {
+                (Some(claims), Some(days), Some(records)) => (claims, days, records),
+                (None, _, Some(_)) | (_, None, Some(_)) => return Err(other_layout(address, LEGACY_LAYOUT)),
                 _ => return Ok(None),
             }
         };
+        let txn = env.read_txn().map_err(fail)?;
+        let legacy = env.open_database(&txn, Some(&name("claims"))).map_err(fail)?;
+        let legacy = legacy.map_or(Ok(None), |table| LegacyClaims::of(table, &txn)).map_err(fail)?;
+        txn.commit().map_err(fail)?;
         let claims_per_call = config.batch_size.unwrap_or(CLAIMS_PER_TRANSACTION);
         let path = path.to_owned();
-        Ok(Some(Self { address, path, env, claims, records, claims_per_call, owners: HashMap::new() }))
+        Ok(Some(Self {
+            address,
+            path,
+            env,
+            claims,
+            days: PaymentDays { table: days },
+            legacy,
+            records,
+            claims_per_call,
+            owners: HashMap::new(),
+        }))
     }
 
     /// Compares the store's description with what is expected, or writes one; returns its sentinel.
@@ -174,13 +206,21 @@ impl LmdbStore {
             None if config.access == Access::Read => return Ok((None, false)),
             None => return Err(StoreError::Missing { address: self.address.clone() }),
         };
-        let meta = decode_meta(&json).map_err(|cause| self.corrupt(cause))?;
-        if meta.version != CANONICAL_VERSION || meta.layout != LAYOUT {
+        let mut meta = decode_meta(&json).map_err(|cause| self.corrupt(cause))?;
+        if meta.version != CANONICAL_VERSION {
             return Err(StoreError::OtherVersion {
                 address: self.address.clone(),
                 found: format!("version {} in layout `{}`", meta.version, meta.layout),
-                expected: format!("version {CANONICAL_VERSION} in layout `{LAYOUT}`"),
+                expected: expected_version(),
             });
+        }
+        if meta.layout == LEGACY_LAYOUT && config.access != Access::Read {
+            // From here on a program that knows the first layout only must not find half of the claims.
+            meta.layout = LAYOUT.to_owned();
+            self.write(|store, txn| store.records.put(txn, "meta", &encode_meta(&meta)))?;
+        }
+        if meta.layout != LAYOUT {
+            return Err(other_layout(self.address.clone(), &meta.layout));
         }
         if config.remembered.as_ref().is_some_and(|remembered| *remembered != meta.sentinel) {
             let cause = "it is another store than the one that was used before".to_owned();
@@ -192,7 +232,7 @@ impl LmdbStore {
     /// Writes a description unless another process was faster; returns the one that stands, and whether it is ours.
     fn create_meta(&self) -> Result<(String, bool), StoreError> {
         let layout = LAYOUT.to_owned();
-        let ours = encode_meta(&Meta { version: CANONICAL_VERSION, layout, sentinel: random_hex() });
+        let ours = encode_meta(&Meta { version: CANONICAL_VERSION, layout, sentinel: random_hex(), buckets: None });
         let standing = self.write(|store, txn| Ok(store.records.get_or_put(txn, "meta", &ours)?.map(str::to_owned)))?;
         Ok(standing.map_or((ours, true), |standing| (standing, false)))
     }

@@ -147,11 +147,10 @@ fn before_hash(words: usize, name: &str, prefix: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::PostedDay;
 
     #[test]
     fn commands_have_the_words_of_the_contract() {
-        let claim = Claim { source_hash: SourceHash::of(b"abc"), posted_day: PostedDay(0), row: 1042 };
+        let claim = crate::store::conformance::claim(7, 1042);
         let owner = Owner { run: RunId::parse("r-1").unwrap(), epoch: 2, seen_at: "2026-07-15T09:03:00Z".to_owned() };
         let key = format!("p:{}", claim.source_hash);
         let marker = b"r-1:1042|2026-07-15T09:03:00Z|2";

@@ -275,7 +275,7 @@ impl Link {
         count: usize,
         pace: Pace,
         write: &impl Fn(usize, &mut Vec<u8>),
-        read: &mut impl FnMut(Reply<'_>) -> Option<T>,
+        read: &mut impl FnMut(usize, Reply<'_>) -> Option<T>,
         answers: &mut Vec<T>,
     ) -> Result<(), Failure> {
         let mut sent = answers.len();
@@ -289,7 +289,9 @@ impl Link {
             while answers.len() < end {
                 let answer = match self.replies.next(&mut self.stream)? {
                     Reply::Error(line) => return Err(Failure::server(line)),
-                    reply @ (Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Integer(_)) => read(reply),
+                    reply @ (Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Integer(_)) => {
+                        read(answers.len(), reply)
+                    }
                 };
                 answers.push(answer.ok_or_else(unexpected)?);
             }

@@ -1,32 +1,39 @@
 //! A store on a Redis server, in the layout that other writers can share.
 //!
 //! A claim is `SET <prefix><source hash> <marker> NX GET EX <ttl>`: one command, atomic, the old marker in its reply.
+//! In the same pipeline `HSETNX` puts an entry for the payment, which tells whether it stands with other content.
 //! This folder is the only place that knows the client library.
 
 mod claims;
 mod connection;
+mod entries;
 mod failure;
 mod opening;
 mod records;
+mod references;
 mod replication;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod wire;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use opening::open;
 
-use self::claims::{AdoptCommand, ClaimCommand, LookUpCommand, ReleaseCommand, is_of_claim, key_of};
+use self::claims::{ReleaseCommand, is_of_claim};
 use self::connection::{Link, Pace, Place};
+use self::entries::{Entry, EntryCommands, write_delete};
 use self::failure::{Failure, Patience};
+use self::references::{Reference, References};
 use self::replication::Replicas;
 use self::wire::Reply;
 use super::marker::Owners;
 use super::{Access, Store, StoreConfig, StoreError};
 use crate::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Digest, Expected, FeedNote, Interrupt, KnownRun, Lineage, Marker, RunId,
-    RunRecord, RunStore,
+    Adoption, Bid, Claim, ClaimOutcome, Digest, Expected, FeedNote, Interrupt, KnownRun, Lineage, RunId, RunRecord,
+    RunState, RunStore,
 };
 
 /// Claims in one round trip, where the settings do not say.
@@ -46,6 +53,8 @@ const CLAIMS_PER_CALL: usize = 32_768;
 pub struct RedisStore {
     server: Server,
     owners: Owners,
+    references: References,
+    entries: EntryCommands,
     claim_ttl: Duration,
     access: Access,
     /// How many keys the server had dropped for lack of room when it was opened.
@@ -102,7 +111,7 @@ impl Server {
         &mut self,
         count: usize,
         write: impl Fn(usize, &mut Vec<u8>),
-        mut read: impl FnMut(Reply<'_>) -> Option<T>,
+        mut read: impl FnMut(usize, Reply<'_>) -> Option<T>,
     ) -> Result<Vec<T>, StoreError> {
         let mut answers = Vec::with_capacity(count);
         let mut patience = self.patience();
@@ -175,15 +184,26 @@ impl Server {
 impl RedisStore {
     fn release_keys(&mut self, command: &ReleaseCommand, keys: &[Vec<u8>]) -> Result<u64, StoreError> {
         self.assert_writable();
-        let freed = self.server.ask_all(
-            keys.len(),
-            |index, out| command.write(&keys[index], out),
-            |reply| match reply {
-                Reply::Integer(freed @ (0 | 1)) => Some(u64::from(freed == 1)),
-                Reply::Integer(_) | Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Error(_) => None,
-            },
-        )?;
-        Ok(freed.into_iter().sum())
+        let freed =
+            self.server.ask_all(keys.len(), |index, out| command.write(&keys[index], out), |_, reply| reply.flag())?;
+        Ok(freed.into_iter().filter(|is_freed| *is_freed).count() as u64)
+    }
+
+    /// Deletes the entries of `run` in the hashes `buckets`.
+    fn free_entries(&mut self, run: &RunId, buckets: &[Vec<u8>]) -> Result<(), StoreError> {
+        let found = records::entries_in(&mut self.server, buckets)?;
+        let owner_of = |value: &[u8]| Entry::decode(value).map(|entry| Reference::from_bytes(entry.owner));
+        self.references.load(&mut self.server, found.iter().filter_map(|(_, _, value)| owner_of(value)))?;
+        let is_own = |value: &[u8]| {
+            let owner = owner_of(value).and_then(|reference| self.references.owner(reference));
+            owner.is_some_and(|owner| owner.run == *run)
+        };
+        let own: Vec<_> = found.iter().filter(|(_, _, value)| is_own(value)).collect();
+        let write = |asked: usize, out: &mut Vec<u8>| {
+            let (key, field, value) = own[asked];
+            write_delete(key, field, value, out);
+        };
+        self.server.ask_all(own.len(), write, |_, reply| reply.flag()).map(|_| ())
     }
 
     /// A store opened for looking promises to leave no trace.
@@ -201,18 +221,7 @@ impl RunStore for RedisStore {
 
     fn claim(&mut self, bid: &Bid, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
         self.assert_writable();
-        let command = ClaimCommand::new(&self.server.place.prefix, bid, self.claim_ttl);
-        let owners = &mut self.owners;
-        self.server.ask_all(
-            claims.len(),
-            |index, out| command.write(&claims[index], out),
-            |reply| match reply {
-                Reply::Nil => Some(ClaimOutcome::Novel),
-                Reply::Text(marker) => Some(ClaimOutcome::Found(owners.read(marker))),
-                // `OK` comes from a server that ignores `GET`: it says neither new nor known.
-                Reply::Status(_) | Reply::Integer(_) | Reply::Error(_) => None,
-            },
-        )
+        shared::claim(self, bid, claims)
     }
 
     fn answers_lost(&self) -> u64 {
@@ -221,36 +230,17 @@ impl RunStore for RedisStore {
 
     fn adopt(&mut self, adoptions: &[Adoption]) -> Result<Vec<bool>, StoreError> {
         self.assert_writable();
-        let command = AdoptCommand::new(&self.server.place.prefix);
-        self.server.ask_all(
-            adoptions.len(),
-            |index, out| command.write(&adoptions[index], out),
-            |reply| match reply {
-                Reply::Integer(done @ (0 | 1)) => Some(done == 1),
-                Reply::Integer(_) | Reply::Nil | Reply::Text(_) | Reply::Status(_) | Reply::Error(_) => None,
-            },
-        )
+        shared::adopt(self, adoptions)
     }
 
-    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, StoreError> {
-        let command = LookUpCommand::new(&self.server.place.prefix);
-        let owners = &mut self.owners;
-        self.server.ask_all(
-            claims.len(),
-            |index, out| command.write(&claims[index], out),
-            |reply| match reply {
-                Reply::Nil => Some(None),
-                Reply::Text(marker) => Some(Some(owners.read(marker))),
-                Reply::Status(_) | Reply::Integer(_) | Reply::Error(_) => None,
-            },
-        )
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, StoreError> {
+        shared::look_up(self, claims)
     }
 
     /// After a lost answer the number is too low: what was freed before it is not seen again.
     fn release(&mut self, run: &RunId, epoch: u32, claims: &[Claim]) -> Result<u64, StoreError> {
-        let prefix = self.server.place.prefix.clone();
-        let keys: Vec<_> = claims.iter().map(|claim| key_of(&prefix, &claim.source_hash)).collect();
-        self.release_keys(&ReleaseCommand::new(run, epoch), &keys)
+        self.assert_writable();
+        shared::release(self, run, epoch, claims)
     }
 
     fn release_run(&mut self, run: &RunId) -> Result<u64, StoreError> {
@@ -259,6 +249,8 @@ impl RunStore for RedisStore {
         let mut cursor = 0;
         loop {
             let (next, keys) = records::scan_keys(&mut self.server, cursor)?;
+            let (buckets, keys): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| self.entries.is_bucket(key));
+            self.free_entries(run, &buckets)?;
             let keys = keys.into_iter().filter(|key| is_of_claim(&self.server.place.prefix, key)).collect();
             let found = records::markers_at(&mut self.server, keys)?;
             let own = found.into_iter().filter(|(_, marker)| command.may_concern(marker)).map(|(key, _)| key);
@@ -294,6 +286,10 @@ impl RunStore for RedisStore {
         lease: Option<Duration>,
     ) -> Result<bool, StoreError> {
         self.assert_writable();
+        if record.state == RunState::Open {
+            // Before the record, which is confirmed before the first claim.
+            self.references.register(&mut self.server, &Arc::new(record.owner()))?;
+        }
         records::write_run(&mut self.server, expected, record, lease)
     }
 
@@ -329,9 +325,16 @@ impl Store for RedisStore {
             interrupt: self.server.interrupt.clone(),
             answers_lost: 0,
         };
-        let (claim_ttl, access, evicted_keys, replicas) =
-            (self.claim_ttl, self.access, self.evicted_keys, self.replicas);
-        Box::new(Self { server, owners: Owners::default(), claim_ttl, access, evicted_keys, replicas })
+        Box::new(Self {
+            server,
+            owners: Owners::default(),
+            references: References::default(),
+            entries: self.entries.clone(),
+            claim_ttl: self.claim_ttl,
+            access: self.access,
+            evicted_keys: self.evicted_keys,
+            replicas: self.replicas,
+        })
     }
 
     fn advance_age(&mut self) -> Result<u64, StoreError> {

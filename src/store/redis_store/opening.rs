@@ -3,6 +3,8 @@
 use redis::{Connection, ErrorKind, RedisResult, ServerErrorKind, cmd};
 
 use super::connection::Place;
+use super::entries::{Buckets, EntryCommands};
+use super::references::References;
 use super::replication::Replicas;
 use super::{RedisStore, Server};
 use crate::domain::CANONICAL_VERSION;
@@ -12,6 +14,9 @@ use crate::store::{Access, OpenedStore, StoreConfig, StoreError, random_hex};
 
 /// The layout of keys that other writers can share.
 const LAYOUT: &str = "shared";
+
+/// Records that a store is made for where nothing is said.
+const EXPECTED_RECORDS: u64 = 4_000_000;
 
 /// The key that counts published runs.
 const AGE_KEY: &str = "age";
@@ -50,7 +55,7 @@ pub(super) fn open_store(config: &StoreConfig) -> Result<(RedisStore, bool), Sto
             }
             probe_claims(&mut server)?;
             if found.is_none() && config.remembered.is_none() {
-                (found, is_new) = create_meta(&mut server)?;
+                (found, is_new) = create_meta(&mut server, config.expected_records)?;
             }
         }
         Access::Read => {}
@@ -59,7 +64,20 @@ pub(super) fn open_store(config: &StoreConfig) -> Result<(RedisStore, bool), Sto
     server.failures_max = config.failures_max;
     let evicted_keys = evicted_keys(&mut server)?;
     let (claim_ttl, access, replicas) = (config.claim_ttl, config.access, Replicas::new(config));
-    Ok((RedisStore { server, owners: Owners::default(), claim_ttl, access, evicted_keys, replicas }, is_new))
+    let buckets = buckets_of(&server.place)?;
+    let entries = EntryCommands::new(&server.place.prefix, buckets);
+    let (owners, references) = (Owners::default(), References::default());
+    Ok((RedisStore { server, owners, references, entries, claim_ttl, access, evicted_keys, replicas }, is_new))
+}
+
+/// How the store spreads the entries of payments. One that was made before there were any begins with the default.
+fn buckets_of(place: &Place) -> Result<Buckets, StoreError> {
+    let wire = place.meta.as_ref().and_then(|meta| meta.buckets);
+    let Some(wire) = wire else { return Ok(Buckets::for_records(EXPECTED_RECORDS)) };
+    Buckets::of_wire(wire).ok_or_else(|| StoreError::Corrupt {
+        address: place.address.clone(),
+        cause: format!("key `{}`: buckets of {} bits cannot be", place.key("meta"), wire.bits),
+    })
 }
 
 /// That the server is the one that was opened, was not emptied, and has dropped no key since.
@@ -149,9 +167,10 @@ fn read_meta(server: &mut Server) -> Result<Option<Meta>, StoreError> {
 }
 
 /// Creates the store's description unless somebody else is faster; returns the one that stands, and whether it is ours.
-fn create_meta(server: &mut Server) -> Result<(Option<Meta>, bool), StoreError> {
+fn create_meta(server: &mut Server, expected_records: u64) -> Result<(Option<Meta>, bool), StoreError> {
     let key = server.place.key("meta");
-    let ours = Meta { version: CANONICAL_VERSION, layout: LAYOUT.to_owned(), sentinel: random_hex() };
+    let buckets = Some(Buckets::for_records(expected_records).wire());
+    let ours = Meta { version: CANONICAL_VERSION, layout: LAYOUT.to_owned(), sentinel: random_hex(), buckets };
     let json = encode_meta(&ours);
     server.operate(|control| cmd("SET").arg(&key).arg(&json).arg("NX").query::<Option<String>>(control))?;
     // Read back instead of believing the answer, which may be that of a second attempt.

@@ -206,6 +206,25 @@ pub(super) fn markers_at(
     Ok(keys.into_iter().zip(markers).filter_map(|(key, marker)| Some((key, marker?))))
 }
 
+/// A field of a hash: its key, its name, its value.
+pub(super) type HashField = (Vec<u8>, Vec<u8>, Vec<u8>);
+
+/// Every field of the hashes `keys`.
+pub(super) fn entries_in(server: &mut Server, keys: &[Vec<u8>]) -> Result<Vec<HashField>, StoreError> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let hashes: Vec<Vec<(Vec<u8>, Vec<u8>)>> = server.operate(|control| {
+        let mut pipe = redis::pipe();
+        keys.iter().for_each(|key| {
+            pipe.cmd("HGETALL").arg(key);
+        });
+        pipe.query(control)
+    })?;
+    let pairs = keys.iter().zip(hashes);
+    Ok(pairs.flat_map(|(key, hash)| hash.into_iter().map(|(field, value)| (key.clone(), field, value))).collect())
+}
+
 /// `text` as a pattern that only it fits.
 fn escape_pattern(text: &str) -> String {
     let escape = |c: char| if matches!(c, '*' | '?' | '[' | ']' | '^' | '\\') { vec!['\\', c] } else { vec![c] };

@@ -12,7 +12,8 @@ use redis::cmd;
 use self::proxy::{Fate, Proxy, start_server_that_answers_set};
 use super::opening::open_store;
 use super::*;
-use crate::store::conformance::{bid, claim, config_for, found, marker, run_id};
+use crate::domain::Marker;
+use crate::store::conformance::{bid, claim, config_for, found, run_id};
 use crate::store::test_server::TestServer;
 use crate::store::{Access, OpenedStore, Secret, StoreConfig, open};
 
@@ -92,7 +93,7 @@ fn a_marker_of_another_writer_is_not_released_though_its_trace_looks_like_ours()
     let theirs = claim(1, 1);
     ask::<()>(&mut plain_client(&server), &["SET", &key_of(&theirs), "r-1:1|2026-07-15T09:03:00Z"]);
     assert_eq!(store.release(&run_id("r-1"), 1, &[theirs]).unwrap(), 0);
-    assert!(matches!(store.look_up(&[theirs]).unwrap()[..], [Some(Marker::OtherWriter(_))]));
+    assert!(matches!(store.look_up(&[theirs]).unwrap()[..], [ClaimOutcome::Found(Marker::OtherWriter(_))]));
 }
 
 /// A store behind a proxy, and records that another run holds in part.
@@ -112,7 +113,9 @@ impl Bench {
         let server = TestServer::start(&[]);
         let proxy = Proxy::start(server.socket_address());
         let (other, _) = open_store(&config(&server)).unwrap();
-        let store = impatient_store(&proxy.url(), lock_timeout, failures_max);
+        let mut store = impatient_store(&proxy.url(), lock_timeout, failures_max);
+        // As the record of a run that opens does.
+        store.references.register(&mut store.server, &bid("r-ours", 1)).unwrap();
         let meta = crate::store::record_wire::encode_meta(store.server.place.meta.as_ref().unwrap());
         let login_len = format!("+OK\r\n${}\r\n{meta}\r\n", meta.len()).len();
         Self { _server: server, proxy, store, other, login_len, records_used: 0 }
@@ -147,8 +150,8 @@ impl Bench {
         let standing = self.store.look_up(&claims).unwrap();
         for (claim, standing) in claims.iter().zip(standing) {
             let theirs = claim.row % 2 == 0;
-            let expected = if theirs { marker(&their_bid, claim.row + 1_000_000) } else { marker(&our_bid, claim.row) };
-            assert_eq!(standing, Some(expected), "{fates:?}");
+            let expected = if theirs { found(&their_bid, claim.row + 1_000_000) } else { found(&our_bid, claim.row) };
+            assert_eq!(standing, expected, "{fates:?}");
         }
     }
 }
@@ -352,7 +355,7 @@ fn reading_makes_no_key_and_finds_an_empty_store_where_there_is_none() {
     let server = TestServer::start(&[]);
     let mut opened = open(&StoreConfig { access: Access::Read, ..config(&server) }).unwrap();
     assert!(opened.sentinel.is_none() && !opened.is_new);
-    assert_eq!(opened.store.look_up(&[claim(1, 1)]).unwrap(), [None]);
+    assert_eq!(opened.store.look_up(&[claim(1, 1)]).unwrap(), [ClaimOutcome::Novel]);
     assert_eq!(opened.store.run_record(&run_id("r-1")).unwrap(), None);
     assert_eq!(ask::<u64>(&mut plain_client(&server), &["DBSIZE"]), 0);
 }
@@ -430,7 +433,7 @@ fn a_key_of_another_program_is_no_duplicate() {
     let error = store.claim(&bid("r-1", 1), &claims).unwrap_err();
     assert!(matches!(&error, StoreError::Unfit { hint, .. } if hint.contains("dedup:bankfeed:")), "{error:?}");
     assert!(matches!(store.look_up(&claims), Err(StoreError::Unfit { .. })));
-    assert_eq!(store.look_up(&claims[..1]).unwrap(), [Some(marker(&bid("r-1", 1), 1))]);
+    assert_eq!(store.look_up(&claims[..1]).unwrap(), [found(&bid("r-1", 1), 1)]);
 }
 
 #[test]
@@ -439,6 +442,7 @@ fn a_server_that_takes_no_claims_says_why_and_takes_them_afterwards() {
     let mut client = plain_client(&server);
     let mut store = impatient_store(&server.url(), AMPLE, 2);
     let our_bid = bid("r-1", 1);
+    store.references.register(&mut store.server, &our_bid).unwrap();
     let mut check = |row: u64, cause: &str| {
         let error = store.claim(&our_bid, &[claim(row, row)]).unwrap_err();
         assert!(matches!(&error, StoreError::Busy { cause: found, .. } if found.contains(cause)), "{error:?}");
@@ -470,8 +474,8 @@ fn the_database_of_the_address_is_used() {
     let mut client = plain_client(&server);
     assert_eq!(ask::<u64>(&mut client, &["DBSIZE"]), 0);
     ask::<()>(&mut client, &["SELECT", "3"]);
-    // The store's description, the claim, the run, the list of runs.
-    assert_eq!(ask::<u64>(&mut client, &["DBSIZE"]), 4);
+    // The store's description, the claim, its payment, its owner, the run, the list of runs.
+    assert_eq!(ask::<u64>(&mut client, &["DBSIZE"]), 6);
     let error = open_error(&config_for(&server.url().replace("/0", "/99")));
     assert!(matches!(&error, StoreError::Unfit { cause, .. } if cause.contains("database 99")), "{error:?}");
 }

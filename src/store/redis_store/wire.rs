@@ -25,6 +25,16 @@ pub(super) enum Reply<'a> {
     Error(&'a [u8]),
 }
 
+impl Reply<'_> {
+    /// What a script says that did something or did not.
+    pub(super) fn flag(self) -> Option<bool> {
+        match self {
+            Self::Integer(done @ (0 | 1)) => Some(done == 1),
+            Self::Integer(_) | Self::Nil | Self::Text(_) | Self::Status(_) | Self::Error(_) => None,
+        }
+    }
+}
+
 /// Appends a command of these words.
 pub(super) fn write_command(words: &[&[u8]], out: &mut Vec<u8>) {
     out.push(b'*');

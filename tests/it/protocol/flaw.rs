@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use feeddedup::domain::{Bid, ClaimOutcome, KnownRun, Marker, Owner, RunId, RunRecord, RunState};
+use feeddedup::domain::{Adoption, Bid, ClaimOutcome, KnownRun, Marker, Owner, RunId, RunRecord, RunState};
+use feeddedup::store::{Memory, Payment};
 
 /// A rule that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) enum Flaw {
     NoEpochInMarker,
     /// A claim whose record was diverted stays.
     ConflictClaimsLeft,
+    /// A payment is taken over for another content whatever stands there by now.
+    BlindTakeover,
     /// A claim that was asked again, and may arrive once more, is sealed over.
     LostAnswersForgotten,
     /// A run is sealed before the disk has its outputs.
@@ -41,7 +44,7 @@ pub(crate) enum Flaw {
 
 impl Flaw {
     /// Those that the search finds.
-    pub(crate) const OF_MODEL: [Self; 12] = [
+    pub(crate) const OF_MODEL: [Self; 13] = [
         Self::LostAnswersForgotten,
         Self::NoWaitOnFence,
         Self::NoWaitOnSeal,
@@ -54,6 +57,7 @@ impl Flaw {
         Self::NoReassert,
         Self::NoPublishingState,
         Self::ConflictClaimsLeft,
+        Self::BlindTakeover,
     ];
 
     /// Those that dice find within the seeds that they get for it. `NoWaitOnFence` and `NoEpochInMarker` would take them
@@ -85,6 +89,14 @@ impl Flaw {
             return known;
         }
         KnownRun { record: RunRecord { state: RunState::Published, ..known.record }, ..known }
+    }
+
+    /// Passes payments on that have another content, without a look at what stands there.
+    pub(crate) fn take_over_blindly(memory: &mut Memory, adoptions: &[Adoption]) {
+        for Adoption { claim, owner, .. } in adoptions.iter().filter(|adoption| adoption.differing.is_some()) {
+            let marker = Marker::Run { owner: Arc::clone(owner), row: claim.row };
+            memory.payments.insert(claim.identity, Payment { content: claim.content(), marker });
+        }
     }
 
     /// The answer to a claim as a program takes it that tells no attempts apart.

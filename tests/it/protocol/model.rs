@@ -8,11 +8,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use feeddedup::domain::{Claim, Digest, PostedDay, RunId, SourceHash};
+use feeddedup::domain::{Canonicalizer, Claim, ClaimScope, Digest, IdentityHash, RawRecord, RunId};
 use feeddedup::run::RunPlan;
+use feeddedup::store::MemoryLayout;
 
 use super::flaw::Flaw;
-use super::replay::{FeedRecord, Job};
+use super::replay::Job;
 use super::search::{Scenario, Search, Violation};
 use super::table::{Command, HOSTS};
 use crate::env::is_long;
@@ -28,11 +29,17 @@ fn run_id(run: &str) -> RunId {
     RunId::parse(run).unwrap()
 }
 
-fn record() -> SourceHash {
-    SourceHash::of(b"the record")
+/// The one payment of every search, with this amount.
+fn claim(amount: &str) -> Claim {
+    let raw = RawRecord { account_id: "A", bank_txn_id: "1", amount, currency: "EUR", posted_at: "2026-07-15" };
+    Canonicalizer::default().form(&raw).unwrap().claim(ClaimScope::Payment, 1)
 }
 
-fn ingest(run: &str, host: &str, is_diverted: bool) -> Job {
+fn payment() -> IdentityHash {
+    claim("1").identity
+}
+
+fn ingest(run: &str, host: &str, amount: &str) -> Job {
     let plan = RunPlan {
         feed: Digest::of(run.as_bytes()),
         meaning: Digest::of(b""),
@@ -46,18 +53,17 @@ fn ingest(run: &str, host: &str, is_diverted: bool) -> Job {
         opened_at: "2026-07-15T09:03:00Z".into(),
         lease: Duration::from_secs(60),
     };
-    let claim = Claim { source_hash: record(), posted_day: PostedDay(1), row: 1 };
-    let records = vec![FeedRecord { claim, is_diverted }];
+    let records = vec![claim(amount)];
     Job::Ingest { plan: Box::new(plan), records, batch: 1, outputs: 1, is_gated: false, is_terse: true }
 }
 
 fn command(run: &str, starts_max: u8, hosts: usize) -> Command {
-    Command { run: run_id(run), job_on: HOSTS.map(|host| ingest(run, host, false)), starts_max, hosts }
+    Command { run: run_id(run), job_on: HOSTS.map(|host| ingest(run, host, "1")), starts_max, hosts }
 }
 
-/// The run A, whose record is diverted, and B.
-fn diverting() -> Vec<Command> {
-    vec![Command { job_on: HOSTS.map(|host| ingest("A", host, true)), ..command("A", 1, 1) }, command("B", 1, 1)]
+/// The run A, which has the payment with another amount, and B.
+fn conflicting() -> Vec<Command> {
+    vec![Command { job_on: HOSTS.map(|host| ingest("A", host, "2")), ..command("A", 1, 1) }, command("B", 1, 1)]
 }
 
 /// The runs A and B, A being started up to so many times on so many hosts.
@@ -72,7 +78,15 @@ fn reverting() -> Vec<Command> {
 }
 
 fn scenario(name: &'static str, commands: Vec<Command>) -> Scenario {
-    Scenario { name, commands, shards: 1, crashes_max: 1, failovers_max: 0, ghosts_max: 0 }
+    Scenario {
+        name,
+        commands,
+        shards: 1,
+        layout: MemoryLayout::Shared,
+        crashes_max: 1,
+        failovers_max: 0,
+        ghosts_max: 0,
+    }
 }
 
 /// Every search; the long ones let more happen at the same time.
@@ -87,21 +101,30 @@ fn scenarios(is_long: bool) -> Vec<Scenario> {
         },
         Scenario { failovers_max: 1, crashes_max: most, ..scenario("a run taken back, one server fails", reverting()) },
         scenario("a second attempt", two(2, 2)),
-        Scenario { failovers_max: 1, ..scenario("a diverted record, one server fails", diverting()) },
+        Scenario { failovers_max: 1, ..scenario("two contents, one server fails", conflicting()) },
         Scenario { failovers_max: 1, shards: 2, ..scenario("one of two servers fails", two(1, 1)) },
         Scenario { failovers_max: 1, ..scenario("one server fails", two(1, 1)) },
         Scenario { ghosts_max: 1, ..scenario("a late call", two(1 + most, 1 + usize::from(most))) },
         Scenario { ghosts_max: 1, ..scenario("a run taken back, a late call", reverting()) },
-        Scenario { ghosts_max: 1, ..scenario("a diverted record, a late call", diverting()) },
+        Scenario { ghosts_max: 1, ..scenario("two contents, a late call", conflicting()) },
+        Scenario {
+            failovers_max: 1,
+            layout: MemoryLayout::Packed,
+            ..scenario("two contents in a packed store, one server fails", conflicting())
+        },
     ]
 }
 
 /// Where the counterexample of each broken rule is found.
 fn scenario_of(flaw: Flaw) -> Scenario {
     match flaw {
-        Flaw::NoFence | Flaw::NoSealCheck | Flaw::ConflictClaimsLeft => scenario("a diverted record", diverting()),
+        Flaw::NoFence | Flaw::NoSealCheck | Flaw::ConflictClaimsLeft => scenario("two contents", conflicting()),
         Flaw::SuppressOnOpen | Flaw::SuppressOnSealed | Flaw::NoReassert | Flaw::NoPublishingState => {
             scenario("two runs", two(1, 1))
+        }
+        Flaw::BlindTakeover => {
+            let commands = conflicting().into_iter().take(1).chain([command("B", 2, 1)]).collect();
+            scenario("two contents, a second attempt", commands)
         }
         Flaw::LostAnswersForgotten => Scenario { ghosts_max: 1, ..scenario("a run taken back", reverting()) },
         Flaw::NoEpochInMarker => scenario("a second attempt", two(2, 1)),
@@ -132,7 +155,7 @@ fn on_two_threads<T: Sync>(work: &[T], act: impl Fn(&T) + Sync) {
 fn no_record_is_lost_or_accepted_twice_whatever_happens_to_two_runs() {
     let states = AtomicUsize::new(0);
     let others_max = if is_long() { OTHERS_MAX_LONG } else { OTHERS_MAX };
-    on_two_threads(&scenarios(is_long()), |scenario| match Search::new(scenario, record(), None, others_max).run() {
+    on_two_threads(&scenarios(is_long()), |scenario| match Search::new(scenario, payment(), None, others_max).run() {
         Ok(found) => {
             tell(&format!("{}: {found} states", scenario.name));
             states.fetch_add(found, Ordering::Relaxed);
@@ -147,7 +170,7 @@ fn no_record_is_lost_or_accepted_twice_whatever_happens_to_two_runs() {
 fn a_rule_that_is_left_out_loses_a_record_or_accepts_it_twice() {
     on_two_threads(&Flaw::OF_MODEL, |flaw| {
         let scenario = scenario_of(*flaw);
-        match Search::new(&scenario, record(), Some(*flaw), OTHERS_MAX).run() {
+        match Search::new(&scenario, payment(), Some(*flaw), OTHERS_MAX).run() {
             Err(Violation { what, story }) => {
                 tell(&format!("{flaw:?} in `{}`, after {} steps: {what}", scenario.name, story.len()));
             }

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use feeddedup::domain::{
-    Adoption, Bid, Claim, ClaimOutcome, Decision, Digest, Expected, FeedNote, KnownRun, Lineage, Marker, OutputRecord,
+    Adoption, Bid, Claim, ClaimOutcome, Decision, Digest, Expected, FeedNote, KnownRun, Lineage, OutputRecord,
     RunCounts, RunId, RunRecord, RunState, RunStore, decide,
 };
 use feeddedup::run::{
@@ -51,7 +51,6 @@ pub(crate) enum Call {
 pub(crate) enum Answer {
     Outcomes(Vec<ClaimOutcome>),
     Flags(Vec<bool>),
-    Markers(Vec<Option<Marker>>),
     Number(u64),
     Lineage(Lineage),
     Known(Option<Box<KnownRun>>),
@@ -98,20 +97,13 @@ impl From<ProtocolStop> for Halt {
     }
 }
 
-/// A record of a feed, and what the run does with its claim if it gets it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FeedRecord {
-    pub(crate) claim: Claim,
-    /// Diverted although the claim is the run's: a conflict with another version of the record.
-    pub(crate) is_diverted: bool,
-}
-
 /// What a process does.
 #[derive(Debug, Clone)]
 pub(crate) enum Job {
     Ingest {
         plan: Box<RunPlan>,
-        records: Vec<FeedRecord>,
+        /// The claims of the feed's records.
+        records: Vec<Claim>,
         /// Claims in one batch.
         batch: usize,
         /// Outputs that are renamed one after another.
@@ -172,7 +164,7 @@ pub(crate) fn next_and_passed(job: &Job, answers: &[Answer]) -> (Next, Passed) {
     let ended = match job {
         Job::Ingest { plan, records, batch, outputs, is_gated, is_terse } => {
             let settings = Settings { batch: *batch, outputs: *outputs, is_gated: *is_gated, is_terse: *is_terse };
-            let mut work = FeedWork { port: &port, plan, records, settings, decided: Vec::new(), diverted: Vec::new() };
+            let mut work = FeedWork { port: &port, plan, records, settings, decided: Vec::new() };
             execute(plan, &mut PortStore { port: &port, is_terse: *is_terse }, &mut work)
                 .map_or_else(Next::Halted, |record| Next::Published(Box::new(record)))
         }
@@ -318,8 +310,8 @@ impl RunStore for PortStore<'_> {
         expect!(self.port, Call::Adopt(adoptions.to_vec()), Answer::Flags(flags) => flags)
     }
 
-    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<Option<Marker>>, Halt> {
-        expect!(self.port, Call::LookUp(claims.to_vec()), Answer::Markers(markers) => markers)
+    fn look_up(&mut self, claims: &[Claim]) -> Result<Vec<ClaimOutcome>, Halt> {
+        expect!(self.port, Call::LookUp(claims.to_vec()), Answer::Outcomes(outcomes) => outcomes)
     }
 
     fn release(&mut self, run: &RunId, epoch: u32, claims: &[Claim]) -> Result<u64, Halt> {
@@ -406,11 +398,9 @@ struct Settings {
 struct FeedWork<'a> {
     port: &'a Port<'a>,
     plan: &'a RunPlan,
-    records: &'a [FeedRecord],
+    records: &'a [Claim],
     settings: Settings,
     decided: Vec<Decided>,
-    /// Claims that are ours, of records that are not accepted.
-    diverted: Vec<Claim>,
 }
 
 impl FeedWork<'_> {
@@ -448,29 +438,17 @@ impl Work for FeedWork<'_> {
 
     fn decide(&mut self, record: &RunRecord, claim: &mut ClaimBatch<'_, Halt>) -> Result<(), Halt> {
         self.decided.clear();
-        self.diverted.clear();
         self.port.passes.set(self.port.passes.get() + 1);
         let since_lineage = self.port.lineage.borrow().1;
         self.port.pass(MilestoneKind::Pass(self.port.passes.get()), record, since_lineage);
         for batch in self.records.chunks(self.settings.batch) {
-            let claims: Vec<Claim> = batch.iter().map(|record| record.claim).collect();
-            let settled = claim(&claims)?;
-            for (record_of_feed, outcome) in batch.iter().zip(settled.outcomes) {
-                let claim = record_of_feed.claim;
+            let settled = claim(batch)?;
+            for (claim, outcome) in batch.iter().zip(settled.outcomes) {
                 let decided = decide(&record.run, claim.row, outcome, |run| settled.views.view(run)).decision;
-                if record_of_feed.is_diverted && decided == Decision::Accepted {
-                    self.diverted.push(claim);
-                }
-                // A row that is equal to a diverted one shares its fate.
-                let is_diverted = self.diverted.iter().any(|diverted| diverted.source_hash == claim.source_hash);
-                self.decided.push((claim, if is_diverted { Decision::Conflict } else { decided }));
+                self.decided.push((*claim, decided));
             }
         }
         Ok(())
-    }
-
-    fn unaccepted(&mut self, take: &mut TakeClaims<'_, Halt>) -> Result<(), Halt> {
-        if self.diverted.is_empty() { Ok(()) } else { take(&self.diverted) }
     }
 
     fn complete(&mut self, record: &RunRecord) -> Result<Completed, Halt> {
@@ -521,8 +499,7 @@ impl Work for FeedWork<'_> {
     }
 
     fn all_claims(&mut self, take: &mut TakeClaims<'_, Halt>) -> Result<(), Halt> {
-        let claims: Vec<Claim> = self.records.iter().map(|record| record.claim).collect();
-        claims.chunks(self.settings.batch).try_for_each(take)
+        self.records.chunks(self.settings.batch).try_for_each(take)
     }
 
     fn let_lease_go(&mut self) {}

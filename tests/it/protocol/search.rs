@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use feeddedup::domain::{Decision, SourceHash};
+use feeddedup::domain::{Decision, IdentityHash};
+use feeddedup::store::MemoryLayout;
 
 use super::flaw::Flaw;
 use super::replay::{Call, Next};
@@ -22,6 +23,7 @@ pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) commands: Vec<Command>,
     pub(super) shards: usize,
+    pub(super) layout: MemoryLayout,
     pub(super) crashes_max: u8,
     pub(super) failovers_max: u8,
     /// Calls that arrive late, or once more.
@@ -69,15 +71,15 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(scenario: &'a Scenario, record: SourceHash, flaw: Option<Flaw>, others_max: usize) -> Self {
-        let table = Table::new(&scenario.commands, record, flaw, others_max);
+    pub(super) fn new(scenario: &'a Scenario, payment: IdentityHash, flaw: Option<Flaw>, others_max: usize) -> Self {
+        let table = Table::new(&scenario.commands, payment, flaw, others_max);
         Self { scenario, table, seen: HashSet::new(), recovered: HashSet::new(), reached: Vec::new() }
     }
 
     /// Looks at every state; returns how many there are, or the first violation.
     pub(super) fn run(mut self) -> Result<usize, Violation> {
         let first = State {
-            world: self.table.add_world(World::new(self.scenario.shards)),
+            world: self.table.add_world(World::new(self.scenario.shards, self.scenario.layout)),
             processes: Default::default(),
             starts: [0; COMMANDS_MAX],
             crashes: 0,

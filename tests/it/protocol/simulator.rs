@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use feeddedup::domain::{Claim, Decision, Digest, Marker, PostedDay, RunId, SourceHash};
+use feeddedup::domain::{
+    Canonicalizer, Claim, ClaimScope, Content, Decision, Digest, IdentityHash, Marker, RawRecord, RunId,
+};
 use feeddedup::run::RunPlan;
+use feeddedup::store::{MemoryLayout, Payment};
 
 use super::flaw::Flaw;
-use super::replay::{Answer, Call, FeedRecord, Halt, Job, Next, next, run_to_end};
+use super::replay::{Answer, Call, Halt, Job, Next, next, run_to_end};
 use super::world::{Caller, World};
 use crate::env::is_long;
 
@@ -66,7 +69,7 @@ struct Process {
 
 /// A feed that is ingested, or a run that is taken back.
 enum Command {
-    Ingest { run: RunId, records: Vec<FeedRecord> },
+    Ingest { run: RunId, records: Vec<Claim> },
     Revert { run: RunId },
 }
 
@@ -78,20 +81,37 @@ struct Simulation {
     processes: Vec<Process>,
     /// Calls under way that nobody waits for.
     ghosts: Vec<(Box<Call>, usize, usize)>,
-    hashes: BTreeSet<SourceHash>,
-    /// A marker that the server dropped, until the operator puts it back.
-    dropped: Option<(SourceHash, Marker)>,
+    payments: BTreeSet<IdentityHash>,
+    /// What the server dropped, until the operator puts it back.
+    dropped: Option<Dropped>,
     evictions: u32,
     /// Runs that an operator has begun to take back and not ended with.
     reverting: BTreeSet<RunId>,
     story: Option<Vec<String>>,
 }
 
-fn hash(number: usize) -> SourceHash {
-    SourceHash::of(&number.to_be_bytes())
+/// A key of the server with what stood there.
+enum Dropped {
+    /// A source hash, and what stood for its payment beside it.
+    Content((IdentityHash, Content), Marker, Option<Payment>),
+    Payment(IdentityHash, Payment),
 }
 
-fn ingest(run: &RunId, records: &[FeedRecord], host: usize, batch: usize, is_gated: bool) -> Job {
+/// The claim of a payment's version in a row.
+fn claim(payment: usize, version: usize, row: usize) -> Claim {
+    let (bank_txn_id, amount) = (payment.to_string(), (version + 1).to_string());
+    let raw = RawRecord {
+        account_id: "A",
+        bank_txn_id: &bank_txn_id,
+        amount: &amount,
+        currency: "EUR",
+        posted_at: "2026-07-15",
+    };
+    let row = u64::try_from(row).unwrap() + 1;
+    Canonicalizer::default().form(&raw).unwrap().claim(ClaimScope::Payment, row)
+}
+
+fn ingest(run: &RunId, records: &[Claim], host: usize, batch: usize, is_gated: bool) -> Job {
     let plan = RunPlan {
         feed: Digest::of(run.as_str().as_bytes()),
         meaning: Digest::of(b""),
@@ -114,16 +134,17 @@ impl Simulation {
         let mut dice = Dice(seed);
         let (feeds, records) = (2 + dice.below(2), 2 + dice.below(3));
         let commands: Vec<Command> = (0..feeds).map(|feed| feed_of(feed, records, &mut dice)).collect();
-        let hashes = commands.iter().flat_map(accepted_hashes).collect();
+        let payments = commands.iter().flat_map(payments_of).collect();
         let shards = 1 + dice.below(2);
+        let layout = if dice.is(50) { MemoryLayout::Shared } else { MemoryLayout::Packed };
         Self {
             dice,
             flaw,
-            world: World::new(shards),
+            world: World::new(shards, layout),
             commands,
             processes: Vec::new(),
             ghosts: Vec::new(),
-            hashes,
+            payments,
             dropped: None,
             evictions: 0,
             reverting: BTreeSet::new(),
@@ -347,26 +368,45 @@ impl Simulation {
 
     /// The server drops a claim for lack of room, and counts it.
     fn evict(&mut self) {
-        let markers = &self.world.shards[0].memory.markers;
-        if self.dropped.is_some() || markers.is_empty() {
+        let memory = &self.world.shards[0].memory;
+        let keys = memory.contents.len() + memory.payments.len();
+        if self.dropped.is_some() || keys == 0 {
             return;
         }
-        let index = self.dice.below(markers.len());
-        let (hash, marker) = markers.iter().nth(index).map(|(hash, marker)| (*hash, marker.clone())).unwrap();
+        let index = self.dice.below(keys);
         let memory = Arc::make_mut(&mut self.world.shards[0].memory);
-        memory.markers.remove(&hash);
+        let dropped = match memory.contents.keys().nth(index).copied() {
+            Some(key) => {
+                let beside = memory.payments.get(&key.0).filter(|payment| payment.content == key.1).cloned();
+                Dropped::Content(key, memory.contents.remove(&key).expect("it was found above"), beside)
+            }
+            None => {
+                let place = index - memory.contents.len();
+                let (key, payment) = memory.payments.iter().nth(place).expect("keys were counted");
+                let (key, payment) = (*key, payment.clone());
+                memory.payments.remove(&key);
+                Dropped::Payment(key, payment)
+            }
+        };
         self.evictions += 1;
-        self.tell(|| format!("the server drops {marker:?}"));
-        self.dropped = Some((hash, marker));
+        self.tell(|| "the server drops a key".to_owned());
+        self.dropped = Some(dropped);
     }
 
     /// The operator puts back what was dropped, once nobody is at work who began before.
     fn put_back(&mut self) {
         if self.dropped.is_some() && self.processes.is_empty() && self.ghosts.is_empty() {
-            let (hash, marker) = self.dropped.take().expect("it was looked at");
-            self.tell(|| format!("the operator puts back {marker:?}"));
+            let dropped = self.dropped.take().expect("it was looked at");
+            self.tell(|| "the operator puts it back".to_owned());
             let memory = Arc::make_mut(&mut self.world.shards[0].memory);
-            memory.markers.insert(hash, marker);
+            match dropped {
+                Dropped::Content(key, marker, beside) => {
+                    memory.contents.insert(key, marker);
+                    // Somebody may have taken the entry over, because its claim was gone.
+                    memory.payments.extend(beside.map(|payment| (key.0, payment)));
+                }
+                Dropped::Payment(key, payment) => drop(memory.payments.insert(key, payment)),
+            }
             // Whoever puts claims back waits for the replicas.
             self.world.shards[0].unconfirmed.clear();
         } else if self.dropped.is_some() {
@@ -377,9 +417,9 @@ impl Simulation {
 
     /// What must never be: a record in two outputs, or nowhere although an output says that it is somewhere.
     fn check(&self) -> Result<(), String> {
-        for hash in &self.hashes {
-            if let Some(what) = self.world.wrong_with(hash, !self.reverting.is_empty()) {
-                return Err(format!("{hash}: {what}"));
+        for payment in &self.payments {
+            if let Some(what) = self.world.wrong_with(payment, !self.reverting.is_empty()) {
+                return Err(format!("{payment}: {what}"));
             }
         }
         Ok(())
@@ -430,9 +470,9 @@ impl Simulation {
     }
 
     fn check_all_accepted(&self) -> Result<(), String> {
-        for hash in &self.hashes {
-            if self.world.accepted(hash).len() != 1 {
-                return Err(format!("{hash} is accepted nowhere when all commands are repeated"));
+        for payment in &self.payments {
+            if self.world.accepted(payment).len() != 1 {
+                return Err(format!("{payment} is accepted nowhere when all commands are repeated"));
             }
         }
         Ok(())
@@ -456,33 +496,18 @@ impl Simulation {
     }
 }
 
-/// A feed that takes some of the records of the world, some of them twice.
-fn feed_of(feed: usize, records: usize, dice: &mut Dice) -> Command {
+/// A feed that takes some of the payments of the world, some of them twice, and some in another version.
+fn feed_of(feed: usize, payments: usize, dice: &mut Dice) -> Command {
     let run = RunId::parse(&format!("r{feed}")).unwrap();
-    let rows = 1 + dice.below(records + 1);
-    let record = |row: usize, dice: &mut Dice| {
-        let claim = Claim {
-            source_hash: hash(dice.below(records)),
-            posted_day: PostedDay(1),
-            row: u64::try_from(row).unwrap() + 1,
-        };
-        FeedRecord { claim, is_diverted: false }
-    };
-    let mut rows: Vec<FeedRecord> = (0..rows).map(|row| record(row, dice)).collect();
-    if dice.is(10) {
-        // A record that this feed alone has in another version.
-        let diverted = hash(records - 1);
-        rows.iter_mut().for_each(|row| row.is_diverted = row.claim.source_hash == diverted);
-    }
-    Command::Ingest { run, records: rows }
+    let rows = 1 + dice.below(payments + 1);
+    let records = (0..rows).map(|row| claim(dice.below(payments), usize::from(dice.is(25)), row)).collect();
+    Command::Ingest { run, records }
 }
 
-/// The records that a feed would have accepted.
-fn accepted_hashes(command: &Command) -> Vec<SourceHash> {
+/// The payments of a feed.
+fn payments_of(command: &Command) -> Vec<IdentityHash> {
     match command {
-        Command::Ingest { records, .. } => {
-            records.iter().filter(|record| !record.is_diverted).map(|record| record.claim.source_hash).collect()
-        }
+        Command::Ingest { records, .. } => records.iter().map(|claim| claim.identity).collect(),
         Command::Revert { .. } => Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use feeddedup::domain::{RunId, RunState, SourceHash};
+use feeddedup::domain::{IdentityHash, RunId, RunState};
 
 use super::flaw::Flaw;
 use super::replay::{Answer, Call, Halt, Job, Milestone, Next, Passed, next_and_passed};
@@ -130,7 +130,7 @@ impl<T: Hash + Eq> Numbered<T> {
 
 pub(super) struct Table<'a> {
     commands: &'a [Command],
-    record: SourceHash,
+    payment: IdentityHash,
     flaw: Option<Flaw>,
     /// How many histories of a process are followed besides its first.
     others_max: usize,
@@ -145,11 +145,11 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The table for what `commands` do about `record`, by a program with `flaw`.
-    pub(super) fn new(commands: &'a [Command], record: SourceHash, flaw: Option<Flaw>, others_max: usize) -> Self {
+    /// The table for what `commands` do about `payment`, by a program with `flaw`.
+    pub(super) fn new(commands: &'a [Command], payment: IdentityHash, flaw: Option<Flaw>, others_max: usize) -> Self {
         Self {
             commands,
-            record,
+            payment,
             flaw,
             others_max,
             worlds: Numbered::new(),
@@ -181,7 +181,7 @@ impl<'a> Table<'a> {
 
     /// How often the record is accepted in outputs that count.
     pub(super) fn accepted(&self, world: WorldId) -> usize {
-        self.world(world).accepted(&self.record).len()
+        self.world(world).accepted(&self.payment).len()
     }
 
     pub(super) fn process(&self, ProcessId(number): ProcessId) -> &Process {
@@ -196,7 +196,7 @@ impl<'a> Table<'a> {
             is_running && can_matter
         };
         Facts {
-            wrong: [false, true].map(|is_reverting| world.wrong_with(&self.record, is_reverting)),
+            wrong: [false, true].map(|is_reverting| world.wrong_with(&self.payment, is_reverting)),
             leases: world.runs().runs.keys().enumerate().filter(can_end).map(|(place, _)| place).collect(),
             unconfirmed: world.shards.iter().map(|shard| shard.unconfirmed.len()).collect(),
         }

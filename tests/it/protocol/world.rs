@@ -5,8 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use feeddedup::domain::{ClaimOutcome, Decision, Expected, Lineage, Marker, RunId, RunState, RunStore, SourceHash};
-use feeddedup::store::Memory;
+use feeddedup::domain::{
+    Adoption, Claim, ClaimOutcome, Decision, Expected, IdentityHash, Lineage, Marker, RunId, RunState, RunStore,
+};
+use feeddedup::store::{Memory, MemoryLayout};
 
 use super::flaw::Flaw;
 use super::replay::{Answer, Call, Decided};
@@ -31,6 +33,15 @@ pub(crate) struct Output {
 
 /// A folder, a run and an output's place.
 type Place = (String, RunId, usize);
+
+/// A record in a published output.
+#[derive(Debug, Clone)]
+pub(crate) struct Found<'a> {
+    place: &'a Place,
+    #[expect(dead_code, reason = "shown when something is wrong")]
+    epoch: u32,
+    claim: Claim,
+}
 
 /// Store and files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -62,8 +73,9 @@ fn sure<T>(answer: Result<T, Infallible>) -> T {
 }
 
 impl World {
-    pub(crate) fn new(shards: usize) -> Self {
-        Self { shards: vec![Shard::default(); shards], ..Self::default() }
+    pub(crate) fn new(shards: usize, layout: MemoryLayout) -> Self {
+        let memory = Arc::new(Memory { layout, ..Memory::default() });
+        Self { shards: vec![Shard { memory, unconfirmed: Vec::new() }; shards], ..Self::default() }
     }
 
     /// The store as it is for run records.
@@ -86,16 +98,24 @@ impl World {
         self.released.extend(dependents.iter().map(|released| (released.clone(), run.clone())));
     }
 
-    /// What must never be of `hash`: two outputs that hold it, or none although one says that another does. While a run
-    /// is being taken back its records are nowhere.
-    pub(crate) fn wrong_with(&self, hash: &SourceHash, is_reverting: bool) -> Option<String> {
-        let accepted = self.accepted(hash);
+    /// What must never be of `payment`: two records of it accepted, or none although an output says that one is. While
+    /// a run is being taken back its records are nowhere.
+    pub(crate) fn wrong_with(&self, payment: &IdentityHash, is_reverting: bool) -> Option<String> {
+        let accepted = self.accepted(payment);
         if accepted.len() > 1 {
             return Some(format!("accepted twice: {accepted:?}"));
         }
-        let suppressed = self.suppressed(hash);
-        match accepted.is_empty() && !suppressed.is_empty() && !is_reverting {
-            true => Some(format!("lost: suppressed and accepted nowhere: {suppressed:?}")),
+        if is_reverting {
+            return None;
+        }
+        let is_same = |claim: &Claim| accepted.iter().any(|found| found.claim.source_hash == claim.source_hash);
+        let suppressed = self.diverted_as(payment, Decision::Suppressed);
+        if let Some(lost) = suppressed.iter().find(|found| !is_same(&found.claim)) {
+            return Some(format!("lost: suppressed and accepted nowhere: {lost:?}"));
+        }
+        let conflicts = self.diverted_as(payment, Decision::Conflict);
+        match accepted.is_empty() && !conflicts.is_empty() {
+            true => Some(format!("lost: in conflict with what is accepted nowhere: {conflicts:?}")),
             false => None,
         }
     }
@@ -137,24 +157,26 @@ impl World {
         }
     }
 
-    /// Where `hash` was accepted, in outputs that count.
-    pub(crate) fn accepted(&self, hash: &SourceHash) -> Vec<(&Place, u32)> {
-        self.decided_as(hash, Decision::Accepted)
+    /// The records of `payment` that are accepted, in outputs that count.
+    pub(crate) fn accepted(&self, payment: &IdentityHash) -> Vec<Found<'_>> {
+        self.decided_as(payment, Decision::Accepted)
     }
 
-    /// Runs that count and published `hash` as suppressed, unless it was handed out again.
-    fn suppressed(&self, hash: &SourceHash) -> Vec<(&Place, u32)> {
+    /// Its records that runs that count published under `decision`, unless they were handed out again.
+    fn diverted_as(&self, payment: &IdentityHash, decision: Decision) -> Vec<Found<'_>> {
         let is_handed_out = |run: &RunId| self.released.iter().any(|(released, _)| released == run);
-        self.decided_as(hash, Decision::Suppressed).into_iter().filter(|((_, run, _), _)| !is_handed_out(run)).collect()
+        self.decided_as(payment, decision).into_iter().filter(|found| !is_handed_out(&found.place.1)).collect()
     }
 
-    fn decided_as(&self, hash: &SourceHash, decision: Decision) -> Vec<(&Place, u32)> {
+    fn decided_as(&self, payment: &IdentityHash, decision: Decision) -> Vec<Found<'_>> {
         let counts = |(_, run, place): &Place| *place == 0 && !self.reverted.contains(run);
-        let holds = |output: &Output| {
-            output.decided.iter().any(|(claim, decided)| claim.source_hash == *hash && *decided == decision)
-        };
-        let found = self.published.iter().filter(|(place, output)| counts(place) && holds(output));
-        found.map(|(place, output)| (place, output.epoch)).collect()
+        let outputs = self.published.iter().filter(|(place, _)| counts(place));
+        let found = outputs.flat_map(|(place, output)| {
+            let records = output.decided.iter().map(|(claim, decided)| (claim, *decided));
+            let meant = records.filter(|(claim, decided)| claim.identity == *payment && *decided == decision);
+            meant.map(move |(claim, _)| Found { place, epoch: output.epoch, claim: *claim })
+        });
+        found.collect()
     }
 
     /// Carries out `call`, as a program with `flaw` does, and answers it.
@@ -220,24 +242,38 @@ impl World {
                 Some(Answer::Outcomes(told.collect()))
             }
             (Flaw::NoEpochInMarker, Call::Adopt(adoptions)) => {
-                let mut adoptions = adoptions.clone();
-                for adoption in &mut adoptions {
-                    let standing = self.shards[0].memory.markers.get(&adoption.claim.source_hash);
-                    if let Some(Marker::Run { owner, row }) = standing
-                        && (&owner.run, *row) == (&adoption.found.0.run, adoption.found.1)
-                    {
-                        adoption.found.0 = Arc::clone(owner);
-                    }
-                }
+                let adoptions = adoptions.iter().map(|adoption| self.of_any_epoch(adoption)).collect();
                 self.perform_on_store(&Call::Adopt(adoptions))
+            }
+            (Flaw::BlindTakeover, Call::Adopt(adoptions)) => {
+                self.write(0, |memory| Flaw::take_over_blindly(memory, adoptions));
+                self.perform_on_store(call)
             }
             (Flaw::ConflictClaimsLeft, Call::Release(..)) => Some(Answer::Number(0)),
             (Flaw::UnsyncedTemporaries, Call::SyncTemporaries(..)) | (Flaw::UnsyncedNames, Call::SyncNames) => {
                 Some(Answer::Done)
             }
-            (Flaw::ConflictClaimsLeft, Call::LookUp(claims)) => Some(Answer::Markers(vec![None; claims.len()])),
             _ => None,
         }
+    }
+
+    /// `adoption` as a program makes it that tells no attempts apart.
+    fn of_any_epoch(&self, adoption: &Adoption) -> Adoption {
+        let (owner, row) = &adoption.found;
+        match self.standing_for(adoption) {
+            Some(Marker::Run { owner: standing, row: at }) if (&standing.run, at) == (&owner.run, row) => {
+                Adoption { found: (Arc::clone(standing), *row), ..adoption.clone() }
+            }
+            _ => adoption.clone(),
+        }
+    }
+
+    /// The marker that `adoption` would compare.
+    fn standing_for(&self, adoption: &Adoption) -> Option<&Marker> {
+        let (claim, memory) = (&adoption.claim, &self.shards[0].memory);
+        let by_content = memory.contents.get(&(claim.identity, claim.content()));
+        let by_payment = memory.payments.get(&claim.identity).map(|payment| &payment.marker);
+        if adoption.differing.is_some() { by_payment } else { by_content.or(by_payment) }
     }
 
     fn write<T>(&mut self, shard: usize, act: impl FnOnce(&mut Memory) -> T) -> T {
@@ -255,7 +291,7 @@ impl World {
         Some(match call {
             Call::Claim(bid, claims) => Answer::Outcomes(sure(self.write(0, |memory| memory.claim(bid, claims)))),
             Call::Adopt(adoptions) => Answer::Flags(sure(self.write(0, |memory| memory.adopt(adoptions)))),
-            Call::LookUp(claims) => Answer::Markers(sure(self.write(0, |memory| memory.look_up(claims)))),
+            Call::LookUp(claims) => Answer::Outcomes(sure(self.write(0, |memory| memory.look_up(claims)))),
             Call::Release(run, epoch, claims) => {
                 Answer::Number(sure(self.write(0, |memory| memory.release(run, *epoch, claims))))
             }

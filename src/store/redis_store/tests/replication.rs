@@ -33,7 +33,7 @@ fn what_was_written_is_confirmed_by_as_many_replicas_as_are_demanded() {
     store.write_run(None, &sealed_run("r-1"), None).unwrap();
     store.confirm().unwrap();
     let mut on_replica = open(&StoreConfig { access: Access::Read, ..config(&replica) }).unwrap().store;
-    assert_eq!(on_replica.look_up(&[claim(1, 1)]).unwrap(), [Some(marker(&bid("r-1", 1), 1))]);
+    assert_eq!(on_replica.look_up(&[claim(1, 1)]).unwrap(), [found(&bid("r-1", 1), 1)]);
     assert!(on_replica.run_record(&run_id("r-1")).unwrap().is_some());
     check_unconfirmed(&mut store_that_waits(&primary, 2, SHORT), "1 of 2");
 }
@@ -54,7 +54,7 @@ fn a_stopped_replica_confirms_nothing_also_where_nothing_was_written_on_the_conn
     check_unconfirmed(&mut store, "0 of 1");
     let mut another = store_that_waits(&primary, 1, SHORT);
     check_unconfirmed(&mut another, "0 of 1");
-    assert_eq!(another.look_up(&[claim(1, 1)]).unwrap(), [Some(marker(&our_bid, 1))]);
+    assert_eq!(another.look_up(&[claim(1, 1)]).unwrap(), [found(&our_bid, 1)]);
     check_unconfirmed(&mut another, "0 of 1");
     replica.resume();
     store_that_waits(&primary, 1, AMPLE).confirm().unwrap();
@@ -79,7 +79,7 @@ fn a_history_goes_on_through_use_and_ends_with_a_restart() {
     assert_eq!(store.lineage().unwrap(), lineage, "a further replica changes nothing");
     server.restart();
     assert_ne!(store.lineage().unwrap(), lineage);
-    assert_eq!(store.look_up(&[claim(1, 1)]).unwrap(), [Some(marker(&bid("r-1", 1), 1))], "though it kept its data");
+    assert_eq!(store.look_up(&[claim(1, 1)]).unwrap(), [found(&bid("r-1", 1), 1)], "though it kept its data");
 }
 
 #[test]
