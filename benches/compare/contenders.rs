@@ -9,6 +9,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::child::time;
 use crate::feed::Feed;
+use crate::prepack::Claimed;
 use crate::rounds::Lap;
 
 const CLIENTS: &str = include_str!("clients.py");
@@ -50,10 +51,17 @@ impl Place {
 
 /// The program itself, all outputs and the audit on; its outputs are gone afterwards.
 pub(crate) fn feeddedup(feed: &Feed, place: &Place, expected: Expected) -> anyhow::Result<Lap> {
+    feeddedup_with(feed, place, expected, &[])
+}
+
+/// The same with further flags.
+pub(crate) fn feeddedup_with(feed: &Feed, place: &Place, expected: Expected, flags: &[&str]) -> anyhow::Result<Lap> {
     let outputs = place.outputs()?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_feeddedup"));
     command.arg("ingest").arg(&feed.path).arg("--out-dir").arg(&outputs);
     command.arg("--state-dir").arg(place.dir.join("state")).args(["--store", &place.store()]);
+    // A store is made for the feed; it does not grow in a timing.
+    command.args(["--expected-records", &feed.records.to_string()]).args(flags);
     // Nobody's settings but the defaults.
     command.current_dir(&place.dir).env("XDG_CONFIG_HOME", &place.dir);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FEEDDEDUP_")) {
@@ -83,11 +91,11 @@ fn check_outputs(outputs: &Path, feed: &Feed, expected: Expected) -> anyhow::Res
 }
 
 /// `redis-cli` pushing prepacked commands: no parsing, no hashing, no outputs, no decisions.
-pub(crate) fn redis_cli_pipe(commands: &Path, records: u64, port: u16) -> anyhow::Result<Lap> {
+pub(crate) fn redis_cli_pipe(commands: &Path, records: u64, claimed: Claimed, port: u16) -> anyhow::Result<Lap> {
     let mut command = Command::new("redis-cli");
     command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "--pipe"]).stdin(Stdio::from(File::open(commands)?));
     let cost = time(&mut command, None)?;
-    let answer = format!("errors: 0, replies: {records}");
+    let answer = format!("errors: 0, replies: {}", records * claimed.replies());
     ensure!(cost.stdout.contains(&answer), "`redis-cli --pipe` says `{}`", cost.stdout.trim_end());
     Ok(Lap { records, work: cost.wall, cost })
 }

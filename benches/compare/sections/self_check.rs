@@ -5,7 +5,7 @@ use anyhow::ensure;
 use crate::Scene;
 use crate::contenders::{Expected, Place, awk, duckdb, feeddedup, python_client, redis_cli_pipe};
 use crate::feed::FeedPlan;
-use crate::prepack::write_commands;
+use crate::prepack::{Claimed, write_commands};
 use crate::report::say;
 use crate::server::Server;
 
@@ -19,8 +19,8 @@ pub(crate) fn run(scene: &Scene) -> anyhow::Result<()> {
     say(&format!("the feed has {bytes_each} bytes a record"));
 
     let commands = scene.path("commands");
-    write_commands(&feed, &commands)?;
-    redis_cli_pipe(&commands, RECORDS, server.port)?;
+    write_commands(&feed, Claimed::Content, &commands)?;
+    redis_cli_pipe(&commands, RECORDS, Claimed::Content, server.port)?;
     ensure!(server.key_count()? == RECORDS, "prepacked commands make another number of keys");
     for mode in ["each", "pipelined"] {
         python_client(mode, &feed, scene.dir.path(), server.port, RECORDS)?;
@@ -33,10 +33,18 @@ pub(crate) fn run(scene: &Scene) -> anyhow::Result<()> {
     say("awk and DuckDB keep every record");
 
     server.flush()?;
+    write_commands(&feed, Claimed::ContentAndPayment, &commands)?;
+    redis_cli_pipe(&commands, RECORDS, Claimed::ContentAndPayment, server.port)?;
+    let prepacked = server.key_count()?;
+    server.flush()?;
     let place = Place { dir: scene.path("redis"), url: Some(server.url()) };
     place.wipe()?;
     feeddedup(&feed, &place, Expected::AllAccepted)?;
     python_client("pipelined", &feed, scene.dir.path(), server.port, RECORDS)?;
     say("the Python clients find every key of the program");
+    // Besides claims and payments it has its description, the run, the list of runs, the feed, the owner, and an age.
+    let own = server.key_count()?;
+    ensure!(own == prepacked + 6, "the program makes {own} keys, and the prepacked commands {prepacked}");
+    say("the program and the prepacked commands spread payments alike");
     Ok(())
 }
