@@ -25,6 +25,7 @@ pub(crate) enum Unit {
     MegabytesPerSecond,
     MicrosPerRecord,
     Mebibytes,
+    BytesPerRecord,
     Ratio,
 }
 
@@ -99,7 +100,7 @@ impl Unit {
             Self::RecordsPerSecond => format!("{:.1} k", figure / 1e3),
             Self::MegabytesPerSecond => format!("{figure:.0}"),
             Self::MicrosPerRecord | Self::Ratio => format!("{figure:.2}"),
-            Self::Mebibytes => format!("{figure:.1}"),
+            Self::Mebibytes | Self::BytesPerRecord => format!("{figure:.1}"),
         }
     }
 
@@ -109,6 +110,7 @@ impl Unit {
             Self::MegabytesPerSecond => " MB/s",
             Self::MicrosPerRecord => " µs/record",
             Self::Mebibytes => " MiB",
+            Self::BytesPerRecord => " bytes/record",
             Self::Ratio => " ×",
         }
     }

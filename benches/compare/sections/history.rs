@@ -7,8 +7,8 @@ use anyhow::ensure;
 use crate::Scene;
 use crate::contenders::{Expected, Place, feeddedup, remove};
 use crate::feed::FeedPlan;
-use crate::report::{Asked, Table, grouped, tell};
-use crate::rounds::{Contender, alternate};
+use crate::report::{Asked, Table, Unit, grouped, tell};
+use crate::rounds::{Contender, Spread, alternate};
 
 const MONTHS: u32 = 20;
 
@@ -39,7 +39,10 @@ pub(crate) fn time(scene: &Scene) -> anyhow::Result<Table> {
 
     table.rate(&into_empty, Asked::Nothing);
     table.rate(&onto_history, Asked::Nothing);
-    table.ratio(&onto_history, &into_empty, Asked::AtLeast(0.8));
+    table.ratio(&onto_history, &into_empty, Asked::AtLeast(0.6));
+    let bytes = origin.join("store/data.mdb").metadata()?.len() as f64;
+    let each = Spread::of(vec![bytes / (u64::from(MONTHS) * feed.records) as f64]);
+    table.row("disk for each of the older records", Unit::BytesPerRecord, Asked::AtMost(150.0), each);
     Ok(table)
 }
 
