@@ -14,9 +14,15 @@ use super::{LmdbStore, ReadTxn};
 use crate::domain::{Bid, Claim, ClaimOutcome, ClaimScope, Marker, Original, PostedDay};
 use crate::store::StoreError;
 
-/// Claims that are made out of key order in a large table dirty a page each: so many bound a transaction's memory to
-/// 96 MiB.
-const SCATTERED_CLAIMS_MAX: usize = 24 * 1024;
+/// Pages of a table from which on claims that are not behind its last hardly meet on one.
+const LARGE_TABLE_PAGES: usize = 24 * 1024;
+
+/// Claims whose days are looked up at once in a large table.
+const CLAIMS_PER_PIECE: usize = 12 * 1024;
+
+/// Scattered claims dirty a page each in a large table. A transaction that has so many takes no further piece, which
+/// bounds its memory to 96 MiB.
+const SCATTERED_CLAIMS_MAX: usize = 12 * 1024;
 
 /// What stands of a payment.
 pub(super) enum Standing {
@@ -62,36 +68,44 @@ impl<'a> Call<'a> {
         if !crossing.is_empty() {
             order.retain(|index| !self.crossing.contains_key(index));
         }
-        let piece_len = if store.is_large()? { SCATTERED_CLAIMS_MAX } else { order.len().max(1) };
+        let is_large = store.is_large()?;
+        let piece_len = if is_large { CLAIMS_PER_PIECE } else { order.len().max(1) };
         // Those that cross first: of two contents of a payment the lower row wins, whatever their days.
-        for order in crossing.chunks(SCATTERED_CLAIMS_MAX).chain(order.chunks(piece_len)) {
-            self.make_piece(store, order)?;
+        let pieces = crossing.chunks(CLAIMS_PER_PIECE).chain(order.chunks(piece_len));
+        let path = store.path.clone();
+        let env = store.env.clone();
+        let mut pieces = pieces.peekable();
+        while pieces.peek().is_some() {
+            let mut txn = WriteTxn::begin(&env, &path)?;
+            let mut scattered = 0;
+            while let Some(order) = pieces.next_if(|_| !is_large || scattered < SCATTERED_CLAIMS_MAX) {
+                scattered += self.make_piece(store, &mut txn, order)?;
+            }
+            txn.commit().map_err(|error| store.told(error))?;
         }
         Ok(self.outcomes)
     }
 
-    /// Makes the claims at the indexes of `order` in one durable transaction.
-    fn make_piece(&mut self, store: &mut LmdbStore, order: &[u32]) -> Result<(), StoreError> {
+    /// Makes the claims at the indexes of `order`; says how many of them are new and not behind the table's last.
+    fn make_piece(&mut self, store: &mut LmdbStore, txn: &mut RwTxn<'_>, order: &[u32]) -> Result<usize, StoreError> {
         let path = store.path.clone();
         let fail = |error| told(&path, error);
-        let env = store.env.clone();
-        let mut txn = WriteTxn::begin(&env, &path)?;
-        let number = store.owner_number(&mut txn, self.bid).map_err(fail)?;
-        let piece = self.piece(store, &txn, order).map_err(fail)?;
+        let number = store.owner_number(txn, self.bid).map_err(fail)?;
+        let piece = self.piece(store, txn, order).map_err(fail)?;
         let mut is_put = vec![false; self.claims.len()];
         for (index, days) in &piece.across {
             let claim = &self.claims[*index as usize];
-            let standing = store.standing(&txn, claim, days.iter().copied()).map_err(fail)?;
-            let outcome = self.settle(store, &mut txn, number, claim, standing)?;
+            let standing = store.standing(txn, claim, days.iter().copied()).map_err(fail)?;
+            let outcome = self.settle(store, txn, number, claim, standing)?;
             is_put[*index as usize] = outcome == ClaimOutcome::Novel;
             self.outcomes[*index as usize] = outcome;
         }
-        self.make_in_order(store, &mut txn, number, order, &mut is_put, &piece)?;
+        let scattered = self.make_in_order(store, txn, number, order, &mut is_put, &piece)?;
         let pairs = piece.sights.iter().zip(&piece.is_known);
         let new = pairs.filter(|((_, index), is_known)| is_put[*index as usize] && !**is_known);
         let new: Vec<Sight> = new.map(|((sight, _), _)| *sight).collect();
-        store.days.add(&mut txn, &new).map_err(fail)?;
-        txn.commit().map_err(fail)
+        store.days.add(txn, &new).map_err(fail)?;
+        Ok(scattered + piece.across.len())
     }
 
     /// What is known of the days of the payments at the indexes of `order`.
@@ -119,7 +133,8 @@ impl<'a> Call<'a> {
         Ok(Piece { sights, is_known, across })
     }
 
-    /// Makes those claims whose payment can stand on their own day only.
+    /// Makes those claims whose payment can stand on their own day only; says how many of them are new and not behind
+    /// the table's last.
     fn make_in_order(
         &mut self,
         store: &mut LmdbStore,
@@ -128,12 +143,13 @@ impl<'a> Call<'a> {
         order: &[u32],
         is_put: &mut [bool],
         piece: &Piece,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         let path = store.path.clone();
         let fail = |error| told(&path, error);
         let table = store.claims;
         let is_across = |index: u32| piece.across.binary_search_by_key(&index, |(index, _)| *index).is_ok();
         let mut last = table.last(txn).map_err(fail)?.map(|(key, _)| key.to_vec()).unwrap_or_default();
+        let mut scattered = 0;
         for (index, key, claim) in fetched_in_order(self.claims, order) {
             if !piece.across.is_empty() && is_across(index) {
                 continue;
@@ -154,6 +170,8 @@ impl<'a> Call<'a> {
                     if is_behind {
                         last.clear();
                         last.extend_from_slice(&key);
+                    } else {
+                        scattered += 1;
                     }
                 }
                 Some(entry) => {
@@ -166,7 +184,7 @@ impl<'a> Call<'a> {
                 }
             }
         }
-        Ok(())
+        Ok(scattered)
     }
 
     /// Makes `claim` if what stands of its payment allows it.
@@ -203,7 +221,7 @@ impl LmdbStore {
     fn is_large(&self) -> Result<bool, StoreError> {
         let txn = self.env.read_txn().map_err(|error| self.told(error))?;
         let stat = self.claims.stat(&txn).map_err(|error| self.told(error))?;
-        Ok(stat.leaf_pages > SCATTERED_CLAIMS_MAX)
+        Ok(stat.leaf_pages > LARGE_TABLE_PAGES)
     }
 
     /// What stands of the payment of `claim` on its own day and on `days`.

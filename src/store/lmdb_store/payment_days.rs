@@ -90,11 +90,14 @@ impl PaymentDays {
             let lists: Vec<List<'_>> = (0..LISTS_MAX)
                 .filter_map(|list| self.list(txn, list, group[0].chunk).transpose())
                 .collect::<Result<_, _>>()?;
-            for (place, sight) in (start..).zip(group) {
+            let first_places: Vec<Vec<usize>> = lists.iter().map(|list| list.first_places(group)).collect();
+            for (index, sight) in group.iter().enumerate() {
                 let mut known = KnownDays::default();
-                lists.iter().for_each(|list| list.add_days(sight.entry, &mut known));
+                for (list, first_places) in lists.iter().zip(&first_places) {
+                    list.add_days(first_places[index], sight.entry, &mut known);
+                }
                 if known.has_own || !known.others.is_empty() {
-                    act(place, known);
+                    act(start + index, known);
                 }
             }
             start += group.len();
@@ -126,6 +129,11 @@ impl PaymentDays {
     fn list<'t>(&self, txn: &'t RoTxn<'_, WithoutTls>, list: u8, chunk: u8) -> heed::Result<Option<List<'t>>> {
         Ok(self.table.get(txn, &[list, chunk])?.map(List))
     }
+}
+
+/// How many of `len` entries that are spread evenly stand in a distance.
+fn places(distance: u64, len: usize) -> usize {
+    usize::try_from((u128::from(distance) * len as u128) >> 64).expect("they are fewer than all")
 }
 
 /// How many entries a list may have. It differs from chunk to chunk, so that they are not all merged at once.
@@ -167,12 +175,32 @@ impl List<'_> {
         u64::from_be_bytes(bytes.try_into().expect("an entry has eight bytes"))
     }
 
-    /// The first place whose entry is not below `entry`.
+    /// For each of `sights` the first place that may be of its identity.
     ///
-    /// Hashes are spread evenly, so the place is about known; from there the steps double until it is passed.
-    fn first_from(&self, entry: u64) -> usize {
+    /// Hashes are spread evenly, so a place is about known, and better known once the entry there is seen. Each step is
+    /// taken for all sights before the next: so they wait for memory together, not one after another.
+    fn first_places(&self, sights: &[Sight]) -> Vec<usize> {
         let len = self.len();
-        let guess = usize::try_from((u128::from(entry) * len as u128) >> 64).expect("a place is below the length");
+        let wanted = |sight: &Sight| sight.entry & !DAY_MASK;
+        let guesses: Vec<usize> =
+            sights.iter().map(|sight| self.guess(places(wanted(sight), len), wanted(sight))).collect();
+        let touched = guesses.iter().fold(0, |sum, guess| sum ^ self.at((*guess).min(len - 1)));
+        std::hint::black_box(touched);
+        sights.iter().zip(guesses).map(|(sight, guess)| self.first_from(guess, wanted(sight))).collect()
+    }
+
+    /// A better guess of where `entry` stands than `guess` is.
+    fn guess(&self, guess: usize, entry: u64) -> usize {
+        let (found, len) = (self.at(guess), self.len());
+        match found < entry {
+            true => (guess + places(entry - found, len)).min(len),
+            false => guess.saturating_sub(places(found - entry, len)),
+        }
+    }
+
+    /// The first place whose entry is not below `entry`, which stands near `guess`.
+    fn first_from(&self, guess: usize, entry: u64) -> usize {
+        let len = self.len();
         let (mut low, mut high, mut step) = (guess, guess, 1);
         while low > 0 && self.at(low - 1) >= entry {
             high = low - 1;
@@ -195,9 +223,8 @@ impl List<'_> {
         low
     }
 
-    /// Adds the days of the identity in `entry` to `known`.
-    fn add_days(&self, entry: u64, known: &mut KnownDays) {
-        let first = self.first_from(entry & !DAY_MASK);
+    /// Adds the days of the identity in `entry`, which begin at the place `first`, to `known`.
+    fn add_days(&self, first: usize, entry: u64, known: &mut KnownDays) {
         let same = (first..self.len()).map(|place| self.at(place)).take_while(|found| is_same_identity(*found, entry));
         for found in same {
             match found == entry {
@@ -227,7 +254,14 @@ mod tests {
                 let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_be_bytes()).collect();
                 for wanted in entries.iter().copied().chain([wanted, wanted % 300, 0, u64::MAX]) {
                     let expected = entries.iter().filter(|entry| **entry < wanted).count();
-                    prop_assert_eq!(List(&bytes).first_from(wanted), expected);
+                    for guess in [0, entries.len() / 2, entries.len()] {
+                        prop_assert_eq!(List(&bytes).first_from(guess, wanted), expected);
+                    }
+                    if !entries.is_empty() {
+                        let sights = [Sight { chunk: 0, entry: wanted }];
+                        let expected = entries.iter().filter(|entry| **entry < wanted & !DAY_MASK).count();
+                        prop_assert_eq!(List(&bytes).first_places(&sights), [expected]);
+                    }
                 }
             }
         }
